@@ -251,7 +251,7 @@ def judge(
 def worst_sentence(verdicts: tuple[Verdict, ...]) -> str:
     """Return the sentence of the first verdict with the worst outcome, '' if that is pass or not applicable.
 
-    A cell without any verdict, such as one that waives every invariant and expects nothing, is inconclusive.
+    For a cell without any verdict, such as one that waives every invariant and expects nothing, the sentence says so.
     """
     if not verdicts:
         return "no check judged anything in this cell"

@@ -25,7 +25,7 @@ def run_scenario(tmp_path: Path) -> RunScenario:
     `run_scenario(file, candidate="reference", clock=..., scale=..., seed=...)`: `candidate` has the syntax of `--candidate`;
     the keywords are the fields of `conformance.run.settings.Settings`. The run directory is `run` in the test's `tmp_path`. A
     result has an `outcome` ("pass", "fail", "inconclusive", "not-applicable" or "error"), `verdicts`, `events`, the `file` of
-    its history, and the `logs` of the nodes. Raises ScenarioErrors, CandidateError.
+    its history, and the `logs` of the nodes. Raises InvalidFile, CandidateError.
     """
 
     def run(file: str | Path, candidate: str = "reference", **settings: object) -> tuple[CellResult, ...]:

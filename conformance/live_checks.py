@@ -1,7 +1,7 @@
 """The results of checks on a live peer, as `conformance probe` and `conformance listen` report them: terminal, JSON, JUnit.
 
-There is no history here that could be judged again: a check looks at a session while it lasts. Its outcomes are those of
-`conformance.verdicts`, and `warn` for a broken SHOULD.
+No history is stored that could be judged again: the probe looks at a session while it lasts, `listen` judges at its end what
+it has in memory. The outcomes are those of `conformance.verdicts` but `error`, and `warn` for a broken SHOULD.
 """
 
 import json

@@ -1,6 +1,7 @@
 """The directories of the data files (scenarios, fixtures, Allure's set-up), in a checkout or in an installed package.
 
 A checkout has a pyproject.toml beside the package; an installed package has copies of the files in `_data`.
+Where neither has a directory, the function that returns it raises FileNotFoundError.
 """
 
 import os

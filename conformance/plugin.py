@@ -87,7 +87,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Release the run's directory, and remove it if the run never began."""
+    """Release the run's directory, and remove it if it is empty and the run never began."""
     release_run_directory(config)
 
 
@@ -165,7 +165,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add Allure's description of a cell before any reporter gets the report.
 
-    `item.report` has the cell as reports see it, and what the baseline says of it; None when the cell was not executed.
+    `item.report` has the cell as reports see it, and what the baseline says of it; None when the cell was not executed. It is set
+    to None here.
     """
     report = yield
     if isinstance(item, CellItem) and call.when == "call" and item.report is not None:

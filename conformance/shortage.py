@@ -82,7 +82,7 @@ class ResourceMonitor:
         self._counts_before = {path: _count(path) for path in _COUNTERS}
 
     def shortage(self, *, kills: bool = True) -> str:
-        """Return in words what has run out; '' when nothing has.
+        """Return in words what has run out: space on the disk, or what the kernel has counted since; '' when nothing has.
 
         With `kills` False the kernel's kills for lack of memory are ignored, for callers who know that none hit their own
         processes.
@@ -96,8 +96,8 @@ class ResourceMonitor:
     def explanation_of(self, failure: str, *, kills: bool = True) -> str:
         """Return in words the shortage that may be why a node ended with this failure message; '' when there is none.
 
-        A node that was over a limit of its own description has no excuse. With `kills` False the kernel's kills for
-        lack of memory are ignored.
+        That is a SIGKILL from outside, what the machine has run out of, or what the message quotes. A node that was over a limit
+        of its own description has no excuse. With `kills` False the kernel's kills for lack of memory are ignored.
         """
         if exceeded_own_limit(failure):
             return ""

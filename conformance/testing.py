@@ -75,7 +75,7 @@ class BackgroundLoop:
         self._thread.start()
 
     def run(self, awaitable: Awaitable[T]) -> T:
-        """Await it on the loop, and return its result. Raises what it raises."""
+        """Await an awaitable on the loop, and return its result. Raises what it raises."""
 
         async def run() -> T:
             """Await it, as a coroutine, which the loop can run."""

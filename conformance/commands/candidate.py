@@ -107,7 +107,7 @@ def print_check(word: str, hosts: Sequence[str]) -> int:
 def check(candidate: Candidate) -> Iterator[CheckLine]:
     """Check a candidate's programs, its version and its claims, and yield a line for each.
 
-    Ends after the first line when programs are missing, and after the claim `relay` when that does not work. Blocks between the
+    Ends after the first line when programs are missing, and after the claim `relay` when that is missing. Blocks between the
     lines: each claim is tried by running a cell.
     """
     if missing := candidate.check_availability().missing:
@@ -168,8 +168,7 @@ class _ClaimTrial:
     def _judge(self, recorded: RecordedRun) -> CheckLine:
         """Return the result of the claim from the verdicts on what was recorded.
 
-        A cell that could not be run to its end has a `problem` and counts as missing, as does any outcome but pass and
-        inconclusive.
+        A run that broke (`problem`) counts as missing, as does any outcome but pass and inconclusive.
         """
         verdicts = judge(self._cell, self._assignment, self._settings, recorded.events, complete=recorded.complete)
         outcome = Outcome.ERROR if recorded.problem else worst_in_cell(verdict.outcome for verdict in verdicts)

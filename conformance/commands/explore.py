@@ -57,7 +57,7 @@ _MANY = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is to be explored, on what, and how; `until` is a time of `time.monotonic()`, after which no plan is begun."""
+    """What is to be explored, on what, and how; `until` is a `time.monotonic()`: the first result after it is the last."""
 
     method: Method
     scenarios: tuple[str, ...]
@@ -84,13 +84,13 @@ def explore(
     out: Path,
     as_json: bool,
 ) -> int:
-    """Sweep scenarios (names; none: the first cell of each cheap one), and write what violates the model to `out`.
+    """Sweep the first cell of each scenario (names; none: of all cheap ones), and write what violates the model to `out`.
 
     Each plan of a sweep has `faults` faults, 1 or 2; two need names of scenarios. With `at_random` the plans are random ones, and
-    scenarios are not used. At most `plans` are run, drawn by `seed`, and none is begun after `duration` (real time, such as `10m`).
-    Plans that `out` has already from an earlier call are not run again, as long as nothing but `plans`, `duration` and `jobs` differs.
-    Ctrl-C keeps what was found. Without `clock` the candidate decides, as in a run; `scale` is what documented times are divided by on
-    the clock `scaled`. Where time passes by itself, scenarios must be named, or plans drawn at random.
+    scenarios are not used. At most `plans` are run, drawn by `seed`, until the first result after `duration` (real time, such as
+    `10m`). Plans that `out` has already from an earlier call are not run again, as long as nothing but `plans`, `duration` and
+    `jobs` differs. Ctrl-C keeps what was found. Without `clock` the candidate decides, as in a run; `scale` is what documented
+    times are divided by on the clock `scaled`. Where time passes by itself, scenarios must be named, or plans drawn at random.
 
     Returns 1 when there is a finding, 2 for wrong input, else 3 when no plan was sound, else 0.
     """

@@ -141,7 +141,7 @@ def _progress_bar(console: Console) -> Progress:
 
 
 def all_sites(root: Path) -> list[Site]:
-    """Return the sites of all mutants of the reference below `root`, by file."""
+    """Return the sites of all mutants of the reference below `root`, by file; defects, readings and `__main__.py` have none."""
     files = [(path, path.relative_to(root).as_posix()) for path in sorted(root.rglob("*.py"))]
     return [
         site
@@ -165,10 +165,10 @@ _WEIGHTS = (6, 3, 1)
 
 
 def plan_trial(site: Site, cells: Sequence[Cell], differences: Differences, pins: Pins) -> MutantTrial:
-    """Return the trial of a mutant: cells of scenarios about the module, about its other groups, and about neither, mixed by weight.
+    """Return the trial of a mutant: cells of scenarios about the module, about its other groups, and about neither.
 
-    Each of the three kinds begins with one cell of each scenario, the cheap ones first. A default is tried in the cells that leave
-    parameters out before all others.
+    They are mixed 6 : 3 : 1. Each of the three kinds begins with one cell of each scenario, the cheap ones first. A default is
+    tried in the cells that leave parameters out before all others.
     """
     groups = pins.groups_of(site)
     group_of = {row.id: row.group for row in catalogue().requirements}

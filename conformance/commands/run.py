@@ -113,7 +113,7 @@ class _ExitCodePlugin:
 def run_pytest(arguments: list[str]) -> int:
     """Run pytest, in this process or with `--spark` on a cluster, and return the exit code of the command. Blocks.
 
-    `-h` prints the help instead, and returns 0.
+    `-h` prints the help instead, and returns 0. An interrupted run returns 2, one whose output nothing reads any more 141.
     """
     if "-h" in arguments:
         typer.echo(HELP.format(options=options_help(shutil.get_terminal_size().columns)))

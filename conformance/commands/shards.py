@@ -135,7 +135,7 @@ def run_on_cluster(words: Sequence[str]) -> int:
 def combined_exit_code(codes: set[int]) -> int:
     """Return the exit code of a run from those of its shards: 1 (violations) before 3 (not judged) before 0.
 
-    2 is that of a shard without cells: `merge_shards` has refused any other.
+    Any other code counts as 0, also 2: that of a shard without cells, or with documents that cannot be collected.
     """
     return next((code for code in (1, 3) if code in codes), 0)
 

@@ -112,11 +112,12 @@ class Aim:
         return [disturbance for disturbance in drawn if disturbance.insertions]
 
     def _draw_one(self, source: str, name: str) -> Disturbance:
-        """Return one fault, named `name`, with the steps that follow from it, such as a start after a kill.
+        """Return one fault with the steps that follow from it, such as a start after a kill.
 
-        `insertions` (the steps added to the plan) is empty where none could be drawn. `source` is a key of `grammar.FAULT_SOURCES`. A
-        kill at the connection, the greeting or the body of a message becomes the end of a server near that time, and so does every
-        kill where faults are not aimed.
+        A fault of a link or a partition is named `name`, a kill after its moment, an end near a time ''. `insertions` (the steps
+        added to the plan) is empty where none could be drawn. `source` is a key of `grammar.FAULT_SOURCES`. A kill at the
+        connection, the greeting or the body of a message becomes the end of a server near that time, and so does every kill where
+        faults are not aimed.
         """
         point = self._draw_point()
         match source:
@@ -231,9 +232,9 @@ class Aim:
         return found
 
     def _kill_at_point(self, point: ProtocolPoint) -> Disturbance:
-        """Return a kill, at a protocol point, of the client or the server of that point, with the later start.
+        """Return a kill, at a protocol point, of the client or the server of that point, with the start that follows, if any.
 
-        Marks the node as down until then; an empty disturbance where it is down already at a time in between.
+        Marks the node as down until then; returns an empty disturbance where it is down already at a time in between.
         """
         node = self._rng.choice(sorted({point.client, point.server} & self._scene.topology.by_name.keys()))
         step, after, since = self._place_before(point)
@@ -263,8 +264,8 @@ class Aim:
     def _end_near(self, point: ProtocolPoint) -> Disturbance:
         """Return a kill or stop of the client or the server of a point, within a second of the point's time (`grammar.NEAR`).
 
-        The later start belongs to it. Marks the node as down until then; an empty disturbance where it is down already at a time
-        in between.
+        The start that follows, if any, belongs to it. Marks the node as down until then; returns an empty disturbance where it is
+        down already at a time in between.
         """
         node = self._rng.choice(sorted({point.client, point.server} & self._scene.topology.by_name.keys()))
         t = max(0.0, point.t + self._rng.choice(grammar.NEAR))
@@ -291,7 +292,7 @@ class Aim:
         """Return for how many documented seconds a server is down or a party cut off: within a second of a timer, or of 2 s.
 
         The timers are those of the party; a sink or sender has the timers of the topology's first server. Timers above `_LONGEST_S`
-        are not drawn. The result is at least 1.
+        are not drawn; 60 s where all are. The result is at least 1.
         """
         server = self._scene.topology.by_name.get(party, self._scene.topology.servers[0])
         parameters = effective_parameters(self._scene.topology.transport, server.transport)

@@ -36,7 +36,7 @@ _CURVE_POINTS = 99
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule that a plan violates, the reduced plan, and how many plans of the campaign violated the same rule."""
+    """A rule that a plan violates, the reduced plan, and how many plans of the campaign have it as their first violation."""
 
     violation: Violation
     original: Plan
@@ -68,7 +68,7 @@ class Campaign:
 
     @property
     def progress(self) -> str:
-        """How many distinct states and violated checks were found so far, in words."""
+        """How many distinct states and violated checks (of each plan the first) were found so far, in words."""
         return f"{len(self._states)} states, {len(self._checks)} findings"
 
     @property
@@ -88,7 +88,7 @@ class Campaign:
 
     @property
     def curve(self) -> tuple[tuple[int, int], ...]:
-        """How many distinct states the first plans showed: (plans, states) at 100 numbers of plans at most, the last among them."""
+        """How many distinct states the first plans showed: (plans, states) at up to 100 numbers of plans, from 0 to the last."""
         seen, counts = set[str](), [0]
         for _, result in sorted(self.results.items()):
             seen |= result.observed.visited.states if result.observed is not None else frozenset()
@@ -99,7 +99,7 @@ class Campaign:
 
     @property
     def observations(self) -> list[Observation]:
-        """What each plan showed besides violations."""
+        """What each plan showed besides violations, in the order in which results came, without plans that were not observed."""
         return [result.observed for result in self.results.values() if result.observed is not None]
 
     @property

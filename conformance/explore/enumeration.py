@@ -33,8 +33,9 @@ def enumerate_plans(
     named: bool,
     too_costly: Collection[str] | None = None,
 ) -> tuple[Enumeration, tuple[str, ...]]:
-    """Return the plans of all cells; those whose run without faults is not sound, or too costly, are left out. Blocks.
+    """Return the plans of all cells; those whose run without faults is not sound or too costly (0.2 s) are left out. Blocks.
 
+    Left out too are cells without a step besides faults and expectations, and those with a sender whom no report can reach.
     The second value has the ids of the cells that are too costly. They are those in `too_costly` if that is given, so that another
     call has the same plans. Else the processor time of each run is measured, and where the cells are `named` none is too costly.
     Where time passes by itself the cells are run `jobs` at a time, else one after the other.

@@ -3,7 +3,8 @@
 `injections_at` enumerates them; each that has the same effect as another, or no meaning at its point, comes with the reason to
 leave it out. A *unit* is what passes a link or is broken as a whole: a command, a reply, a part of a body, the final dot. The name of
 a fault says when it acts: `before` the unit passes, when the other end has `heard` it, `after` its reply has arrived at the link, or
-when the reply was passed on (`answered`). `sweep` puts each fault into a plan of its own.
+when the reply was passed on (`answered`). `sweep` puts each fault into a plan of its own. A server that is *away* stays so for
+more than 3 hours of documented time; a stall and a *frozen* node last 20 minutes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -77,8 +78,9 @@ class Injection:
     def follow(self, wait: float, *, is_late: bool) -> tuple[Action, ...]:
         """Return the steps to add after those of the scenario, so that the fault acts and has its effect before the drain.
 
-        A server that went away comes back here and not in the drain, which lifts all faults: so a second fault can follow.
-        () where nothing is to be awaited: a fault of the session, but no stall, at a point that comes during the scenario's steps.
+        A server that went away comes back here and not in the drain, which lifts all faults: so a second fault can follow. One
+        that is frozen goes on in the drain. () where nothing is to be awaited: a fault of the session, but no stall, at a point
+        that comes during the scenario's steps.
 
         `wait` is how long after the scenario's steps the point may still come, in documented seconds; `is_late` says whether
         the point comes after them.

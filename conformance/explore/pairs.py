@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 The points of the second fault are those of the run in which the first one occurred, so they include what the servers do because of it.
 A plan of a pair is the plan of the first fault with one more fault. Every candidate is enumerated: it is a plan, or
-`Enumeration.pruned` counts it under the reason to leave it out.
+`Enumeration.pruned` counts it under the reason to leave it out. All pairs of a first fault that is not sound alone count as one.
 
 The runs with one fault are made in forked processes. Their results do not depend on how many processes there are. A run is *sound* if
 it came to its end and violates no rule of the model.
@@ -40,7 +40,7 @@ class FirstFault:
     """What a run with one fault showed.
 
     `outcome` is that of `PlanResult`, or `not fired`. `fired_n` is the number of the event at which the fault fired first, -1 where it
-    did not. `digest` is equal for runs in which the same passed on the links at the same times.
+    did not. `digest` is equal for runs with the same history, faults, steps and the numbers of events aside.
     """
 
     outcome: str
@@ -58,9 +58,10 @@ def sweep_pairs(
 ) -> Enumeration:
     """Return one plan for each pair of a single fault of `singles` and a fault at a representative point after it. Blocks.
 
-    The single faults are run, `jobs` at a time. Left out, and counted in `pruned`, are the pairs of a single fault whose run alone
-    is not `sound` or in which it does not fire, and of one whose history another one has as well. `reason_against` returns why a
-    plan with the second fault cannot be run, '' if it can.
+    The single faults are run, `jobs` at a time. Left out, and counted in `pruned`, are a single fault whose run alone is not
+    `sound` or in which it does not fire (one for all of its pairs); the pairs of one whose history an earlier one has; those
+    whose second point comes before the first fault, or is not reached any more; and those that `sweep` leaves out.
+    `reason_against` returns why a plan with the second fault cannot be run, '' if it can.
     """
     found = Enumeration()
     seen: set[str] = set()

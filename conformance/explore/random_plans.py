@@ -52,7 +52,10 @@ class RandomPlans(Sequence[Plan]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Plan]: ...
     def __getitem__(self, index: int | slice) -> Plan | Sequence[Plan]:
-        """Draw the plan with this number, or those of a slice; each is run for that, which blocks. Raises IndexError."""
+        """Draw the plan with this number, or those of a slice; each is run for that, which blocks.
+
+        Raises IndexError, also for a negative number.
+        """
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(self._number))]
         return self.record(index).plan
@@ -62,11 +65,14 @@ class RandomPlans(Sequence[Plan]):
         return f"random plan {number} of seed {self._seed}"
 
     def run(self, number: int) -> PlanRun:
-        """Return the run of the plan with this number, judged. Blocks. Raises IndexError."""
+        """Draw and run the plan with this number, and judge it. Blocks for two to four runs. Raises IndexError."""
         return judge_plan(self.record(number), self._assignment, self._settings)
 
     def record(self, number: int) -> RecordedPlan:
-        """Return the history of the plan with this number. Blocks. Raises IndexError."""
+        """Draw and run the plan with this number, and return it with its history, not judged.
+
+        Blocks for two to four runs. Raises IndexError.
+        """
         if not 0 <= number < self._number:
             raise IndexError(number)
         rng = random.Random(f"{self._seed} {number}")  # noqa: S311  # to be repeated, not to be secret

@@ -131,7 +131,8 @@ def _mailboxes(servers: Sequence[Mapping[str, JsonValue]]) -> Iterator[dict[str,
 def _routes(servers: Sequence[Mapping[str, JsonValue]]) -> Iterator[dict[str, JsonValue]]:
     """Yield the routes, as a topology file has them.
 
-    What leaves goes over Edge servers where there are any, and mail for legacy.test over hubs.
+    Where there are Edge servers, all that leaves goes over them. Else mail for legacy.test goes over the hubs, if there are
+    mailbox servers too; if there are only hubs, mail for outside.test goes from the first over the others.
     """
     names = {role: [s["name"] for s in servers if s["role"] == role] for role in ("mailbox", "hub", "edge")}
     inner = [*names["hub"], *names["mailbox"]]
@@ -229,7 +230,10 @@ def _draw_administration(rng: random.Random, topology: Topology, kind: str) -> I
 
 
 def _with_sink_trouble(rng: random.Random, topology: Topology, actions: Sequence[Action]) -> list[Action]:
-    """Return the actions with a sink that refuses mail from some action on, and often accepts it again later."""
+    """Return the actions with a sink that refuses mail from some action on: always, once or three times.
+
+    In half of the cases a later action makes it accept mail again.
+    """
     stores = [topology.store_name(mailbox.server) for mailbox in topology.mailboxes]
     sink, at = rng.choice(("outside", *sorted(set(stores)))), rng.choice(grammar.SINK_PLACES)
     begins = rng.randint(0, len(actions))

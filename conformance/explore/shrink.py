@@ -55,7 +55,10 @@ def shrink(plan: Plan, fails: StillFails, max_runs: int = MAX_RUNS) -> Plan:
 
 
 def _with_fewer_steps(plan: Plan, budget: _Budget) -> Plan:
-    """Return the plan without the steps that can be left out, by delta debugging."""
+    """Return the plan without the steps that can be left out, by delta debugging; at least one stays.
+
+    Where something is left out, the steps of blocks stand in place of the blocks (`_steps_of_blocks`).
+    """
     steps, parts = list(_steps_of_blocks(plan.cell.steps)), 2
     while len(steps) > 1:
         size = -(-len(steps) // parts)
@@ -74,7 +77,7 @@ def _with_fewer_steps(plan: Plan, budget: _Budget) -> Plan:
 
 
 def _with_smaller_sends(plan: Plan, budget: _Budget) -> Plan:
-    """Return the plan with one message and one recipient in each step that sends, where that still fails."""
+    """Return the plan with one message and one recipient in each step that sends, outside of blocks, where that still fails."""
     for number, step in enumerate(plan.cell.steps):
         for action in _smaller_sends(step):
             steps = list(plan.cell.steps)
@@ -135,7 +138,10 @@ def _without_settings(topology: Topology, left_out: Iterable[_Setting]) -> Topol
 
 
 def _with_fewer_servers(plan: Plan, budget: _Budget) -> Plan:
-    """Return the plan without the servers for which that still fails; one whose mailbox a step names is kept."""
+    """Return the plan without the servers for which that still fails.
+
+    At least one stays, and every one whose mailbox a message is from or for.
+    """
     named = {
         address.lower()
         for step in plan.cell.all_steps

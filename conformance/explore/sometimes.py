@@ -84,7 +84,10 @@ def _both_down(facts: Facts) -> bool:
 
 
 def _down_servers(facts: Facts) -> Iterator[tuple[int, frozenset[str]]]:
-    """Yield, after each event of any node, the number of the event and which servers are down then."""
+    """Yield, after each event of any node, the number of the event and which servers are down then.
+
+    A server is down from what stops, pauses or wipes it (`STOPPING_ACTIONS`) until it is ready or resumed.
+    """
     down: set[str] = set()
     for event in facts.trace.events_of(NodeEvent):
         if event.action in ("ready", "resumed"):
@@ -165,7 +168,7 @@ def _tried_again(facts: Facts) -> bool:
 
 @sometimes("a message was acknowledged without a shadow copy, after tries in vain")
 def _without_copy(facts: Facts) -> bool:
-    """Return whether a server accepted a message after attempts at a copy, none of which was stored before its reply."""
+    """Return whether, between the MAIL and the acceptance of a message, its server attempted a copy and none of it was stored."""
     return any(
         given.acceptance is not None
         and any(since < attempt.n < until for attempt in facts.shadow_attempts_by_primary.get(given.server, ()))

@@ -1,8 +1,9 @@
 """Which states a history passes through, seen from afar: how many plans a campaign needs until it shows nothing new.
 
-A state is what has happened to each message so far (given, copied, acknowledged, delivered, notified, promoted, reported), and how many
-servers are down or have a new database. Names and times are left out, and numbers above two count as two. A transition is a pair of
-states that follow each other. `trial.observe` calls `visited_in` for each plan, `campaign` adds the results up.
+A state is what has happened to each message so far (given, copied, acknowledged or unanswered, delivered, notified, promoted,
+reported), and how many servers are down or have a new database; a paused one is down until it is ready again. Names and times are
+left out, and numbers above two count as two. A transition is a pair of states that follow each other. `trial.observe` calls
+`visited_in` for each plan, `campaign` adds the results up.
 """
 
 import hashlib

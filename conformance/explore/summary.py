@@ -28,7 +28,7 @@ _FAULTS = (Fault, Partition, Disk, Kill, PowerCut, Pause, Stop)
 
 
 def plan_size(plan: Plan) -> PlanSize:
-    """Return how many steps, faults, messages and servers a plan has."""
+    """Return how many steps, faults (of links and disks, and steps that stop a node), messages and servers a plan has."""
     actions = [step.action for step in plan.cell.all_steps]
     return PlanSize(
         steps=len(actions),

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-The scenario is run once without its own faults and without expectations. Each plan keeps its steps and adds one fault: a
-broken session, or a node that goes away (`injections`). A plan ends as every cell does: faults are healed, nodes are started, and
-the drain waits until all mail is accounted for. So that a fault can act, and a dead server be missed, for long enough, some
-plans wait before that.
+The scenario is run once without expectations and its own faults (of links and disks; steps that stop a server stay). Each plan
+keeps its steps and adds one fault: a broken session, or a node that goes away (`injections`). A plan ends as every cell does:
+faults are healed, nodes are started, and the drain waits until all mail is accounted for. So that a fault can act, and a dead
+server be missed, for long enough, some plans wait before that.
 
 Each fault at each point was enumerated: it is a plan, or `Enumeration.pruned` counts it under the reason to leave it out. Plans are
 built when they are asked for: a sweep of the corpus has 200,000, and most samples have a few hundred.
@@ -137,7 +137,7 @@ class Enumeration:
 
 
 def without_faults(cell: Cell) -> Cell:
-    """Return a cell without its faults and expectations; what is left of its steps keeps its order."""
+    """Return a cell without its faults of links and disks, what heals them, and expectations, in the same order."""
     return cell.model_copy(update={"steps": tuple(_kept(cell.steps))})
 
 
@@ -190,7 +190,7 @@ def _nodes_of(action: Action | None) -> tuple[str, ...]:
 
 
 def _kept(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield the steps without faults and expectations; blocks with what is left in them, and no empty block."""
+    """Yield the steps without those of `_LEFT_OUT`; blocks with what is left in them, and no empty block."""
     for step in steps:
         action = step.action
         if isinstance(action, _LEFT_OUT):

@@ -55,7 +55,7 @@ class PlanResult:
 
     `outcome`: `violated` where a rule is, `sound` where none is, `unfinished` for a cell that could not be run to its end,
     `inapplicable` for one that could not be run on the candidate; the last two have a `reason`. `fired` says whether all of its faults
-    occurred. `observed` is None until `observe` adds it.
+    occurred; it means nothing for `inapplicable`. `observed` is None until `observe` adds it.
     """
 
     name: str
@@ -113,8 +113,8 @@ def record_plan(plan: Plan, assignment: Assignment, settings: Settings) -> Recor
 def judge_plan(recorded: RecordedPlan, assignment: Assignment, settings: Settings) -> PlanRun:
     """Judge a plan that was run, and return it with its result and history, without running it again.
 
-    It is `violated` where the model or the harness's checks find anything; else `unfinished` where it did not get to its end, else
-    `sound`.
+    It is `inapplicable` where it could not be run on the candidate; else `violated` where the model or the harness's checks find
+    anything; else `unfinished` where it did not get to its end or a step could not be done, else `sound`.
     """
     plan, events = recorded.plan, recorded.events
     if recorded.inapplicable:

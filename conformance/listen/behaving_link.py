@@ -73,7 +73,7 @@ class ObservedRelay(Relay):
     def peer_ended(self, endpoint: Endpoint, how: Literal["fin", "reset"]) -> None:
         """End the session with its client where something is held back: else its end would wait for that.
 
-        A client that closes its direction after QUIT may still wait for replies.
+        A client that closes its direction after QUIT may still wait for replies: that is only noted (`half_closed`).
         """
         super().peer_ended(endpoint, how)
         if endpoint is not self.client or self.ended:
@@ -125,7 +125,7 @@ class ObservedRelay(Relay):
 
 
 class BehavingLink(Link):
-    """The link of a listener: its sessions are `ObservedRelay`s, and end with what was armed for them."""
+    """The link of a listener: its sessions are `ObservedRelay`s; what was armed for one is removed when it ends."""
 
     def __init__(
         self, target: Address, recorder: Recorder, injector: BehaviourInjector, announce: Callable[[str, str], None]

@@ -104,7 +104,7 @@ class BehaviourInjector(FaultInjector):
         self._end_transaction(session)
 
     def _end_transaction(self, session: str) -> None:
-        """Remove what recipients of the last transaction asked for: faults that did not act in it, and replies of the sink.
+        """Remove what recipients of the last transaction asked for: faults from RCPT on that did not act, replies of the sink.
 
         Each fault that is removed is announced.
         """
@@ -165,9 +165,10 @@ class BehaviourInjector(FaultInjector):
             self._answers[relay.name].append(address)
 
     def _count_attempt(self, address: str, behaviour: Behaviour) -> bool:
-        """Count an attempt for an address; return whether the behaviour acts at it, or the recipient is to be accepted.
+        """Count an attempt for an address; return whether the behaviour acts at it. Else the recipient is to be accepted.
 
-        One that acts at later connections is named in one attempt only.
+        After an accepted attempt the count begins anew. An early behaviour is armed at one attempt, one with `times` None at
+        every one.
         """
         if behaviour.times is None:
             return True
@@ -185,7 +186,10 @@ class BehaviourInjector(FaultInjector):
         return name
 
     def _arm_early(self, fault: Fault, times: int | None) -> None:
-        """Arm a fault for the next occurrences of its place in any session: one for each, so that each ends with its session."""
+        """Arm a fault for the next occurrences of its place in any session: one for each, so that each ends with its session.
+
+        `times` None: one for all of them, which stays.
+        """
         if times is None:
             self._arm(fault.model_copy(update={"times": None}), None)
             return

@@ -60,6 +60,7 @@ class UnknownBehaviour(ValueError):
 def parse_behaviour(address: str) -> Behaviour | None:
     """Return the behaviour that an address asks for; None if its local part does not begin with a word of the language.
 
+    Behind such a word comes `-`; only `silent` and `refuse` may stand alone, another word alone is an address like any other.
     Raises UnknownBehaviour if it begins so and cannot be parsed, or asks for something that cannot be done.
     """
     name = address.rpartition("@")[0].partition("+")[0].lower() or address.lower()
@@ -113,7 +114,7 @@ def _fault_behaviour(name: str, base: str) -> Behaviour:
     """Return the behaviour `KIND[-WHEN]-PLACE[-VALUE]`, or `silent[-PLACE]`, which is `stall-after-PLACE`. Raises UnknownBehaviour.
 
     `base` is the name without `-x3` or `-always`. Without WHEN a kind that delays or alters acts on the reply (`after`),
-    any other `before` the command is forwarded. What a client could not notice is refused.
+    any other, and each at connect and body, `before` the command is forwarded. What a client could not notice is refused.
     """
     if base == "silent" or base.startswith("silent-"):
         base = f"stall-after-{base.removeprefix('silent').removeprefix('-') or 'dot'}"

@@ -38,9 +38,9 @@ class _Stopwatch:
 class Listener:
     """A next hop that misbehaves.
 
-    `say` is called with a line for everything that happens in a session. `stopping` is set when too much was
-    recorded. `held_back` is for how many seconds a reply is held back that a client has to wait for. `_failures` are
-    exceptions that the event loop has caught.
+    `say` is called with a line for everything that happens in a session. `stopping` ends the listening: it is set
+    when too much was recorded or an exception was caught, and by the caller. `held_back` is for how many seconds a reply is held
+    back that a client has to wait for. `_failures` are exceptions that the event loop has caught.
     """
 
     def __init__(self, say: Callable[[str], None], held_back: float = HELD_BACK_S) -> None:
@@ -72,7 +72,7 @@ class Listener:
         return self._link.names.session_behind(port, dialled) if self._link else None
 
     async def close(self) -> ListenRecord:
-        """End all sessions, and return what was seen.
+        """End all sessions, and return what was seen before; their ends are not in it.
 
         Raises the first exception that was raised in a session: what was seen cannot be judged then.
         """

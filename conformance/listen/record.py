@@ -90,7 +90,7 @@ class EarlyOctets:
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """A client named a recipient; `behaviour` is what was done for it, '' if the recipient was to be accepted."""
+    """A client named a recipient; `behaviour` is what was done for it, '' if it was to be accepted, `unknown` if malformed."""
 
     session: str
     t: float

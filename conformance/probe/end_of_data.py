@@ -121,8 +121,8 @@ async def send_variant(server: Server, variant: Variant) -> list[Reply]:
     """Send one message with a variant in it, and return the replies from its end to QUIT, without that to QUIT.
 
     More than one reply means that the message ended early. The list is empty if the server closes the connection after DATA or
-    BDAT. Raises NotApplicable without a permitted recipient, and if the server refuses the transaction; ServerSilent, OSError, and
-    ServerClosed before DATA or BDAT.
+    BDAT. Raises NotApplicable without a permitted recipient, and if the server refuses the session or the transaction;
+    ServerSilent, Unanswered, OSError, and ServerClosed before DATA or BDAT. Replies 221 and 421 behind the first are left out.
     """
     recipient = server.require_recipient()
     parts = content_of(variant, recipient, server.mark(variant.name))

@@ -42,7 +42,7 @@ async def probe(server: Server, within: float, names: Collection[str] = ()) -> l
 
     Checks with sessions have 70 % of the time; those marked `last` judge all sessions, and run after them.
     What is not finished by then is inconclusive. Where all `names` are of checks marked `last`, the others run too, but have no
-    finding. Sets `server.keywords`. Raises OSError if there is no connection to the server.
+    finding. Sets `server.keywords`, unless a first session fails. Raises OSError if there is no connection to the server.
     """
     deadline = asyncio.get_running_loop().time() + within * LAST_SHARE
     try:
@@ -70,9 +70,10 @@ async def probe(server: Server, within: float, names: Collection[str] = ()) -> l
 
 
 async def _judge(check: Check, server: Server) -> Judgement:
-    """Run a check and return its judgement. A session that cannot go on is inconclusive; a command without a reply is a failure.
+    """Run a check and return its judgement, or one that says what it raised.
 
-    Raises OSError where this machine has run out of something.
+    NotApplicable is *not applicable*; a session that cannot be opened or go on is inconclusive; a command without a reply is a
+    failure. Raises OSError where this machine has run out of something.
     """
     try:
         return await check.function(server)

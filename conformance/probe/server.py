@@ -48,7 +48,7 @@ class Server:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[ProbeSession]:
-        """Open a connection whose greeting has not been read, and end it. Raises OSError if there is none."""
+        """Open a connection whose greeting has not been read; the end of the block closes it. Raises OSError if there is none."""
         context = unverified_context() if self.tls else None
         session = await ProbeSession.open(self.address, self.log, self.limit, context)
         try:
@@ -60,7 +60,7 @@ class Server:
     async def session(self, hello: str | None = "EHLO") -> AsyncIterator[ProbeSession]:
         """Open a session that has had its greeting, and EHLO or HELO if `hello` says so.
 
-        Raises NotApplicable if the server refuses one of these, ServerClosed, ServerSilent; OSError as `connection`.
+        Raises NotApplicable if the greeting is not 220 or EHLO is refused; ServerClosed, ServerSilent, Unanswered; OSError.
         """
         async with self.connection() as session:
             greeting = await session.greeting()
@@ -90,7 +90,10 @@ class Server:
 
 
 async def begin_transaction(session: ProbeSession, sender: str = "") -> Reply:
-    """Send MAIL with a reverse-path, the null one by default, and return the reply. Raises NotApplicable if it is refused."""
+    """Send MAIL with a reverse-path, the null one by default, and return the reply.
+
+    Raises NotApplicable if it is refused, and what `ProbeSession.command` raises.
+    """
     reply = await session.command(f"MAIL FROM:<{sender}>")
     if not reply.positive:
         raise NotApplicable(f"MAIL FROM:<{sender}> is refused: {reply}")
@@ -100,7 +103,8 @@ async def begin_transaction(session: ProbeSession, sender: str = "") -> Reply:
 async def add_recipient(session: ProbeSession, server: Server) -> Reply:
     """Send RCPT with the permitted recipient, else with <postmaster>, and return the reply.
 
-    The recipient gets no mail unless content follows. Raises NotApplicable if RCPT is refused.
+    The recipient gets no mail unless content follows. Raises NotApplicable if RCPT is refused, and what
+    `ProbeSession.command` raises.
     """
     recipient = server.recipient or "postmaster"
     reply = await session.command(f"RCPT TO:<{recipient}>")

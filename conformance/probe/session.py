@@ -22,7 +22,7 @@ EHLO_NAME = "probe.test"
 
 CLOSING = 421
 REFUSED_AT_ONCE = 554
-"""After this greeting a server may await nothing but QUIT (RFC 5321 3.1)."""
+"""After this greeting a server may await nothing but QUIT (RFC 5321 3.1). Here it may close after any reply with this code."""
 
 CLOSE_LIMIT = 1.0
 """Seconds to wait for a server to close the connection after its last reply."""
@@ -88,7 +88,7 @@ class SessionLog:
     """What all sessions of a probe had.
 
     `surplus`: replies that no command had asked for, each with the command before it. `unasked_closes`: in words, where the
-    server closed the connection without 221 or 421. `after_421`: whether it closed the connection after each 421.
+    server closed the connection without QUIT, 421 or 554. `after_421`: whether it closed the connection after each 421.
     """
 
     replies: list[Reply] = field(default_factory=list)
@@ -157,7 +157,8 @@ class ProbeSession:
     async def command(self, line: str | bytes) -> Reply:
         """Send a line with CRLF and return its reply.
 
-        Raises ServerSilent, ServerClosed; Unanswered if NOOP is answered after it and the line is not.
+        After a silence of `_limit` seconds NOOP is sent: if both have a reply then, that to the line was late, and is returned.
+        Raises Unanswered if only one comes, ServerSilent if none does; ServerClosed.
         """
         octets = line.encode("utf-8", "surrogateescape") if isinstance(line, str) else line
         await self.send(octets + b"\r\n")
@@ -181,7 +182,7 @@ class ProbeSession:
         return await self.reply()
 
     async def ehlo(self, verb: str = "EHLO") -> Reply:
-        """Send EHLO or HELO, set `keywords`, and return the reply. Raises what `command` raises."""
+        """Send EHLO or HELO, set `keywords` ({} for HELO and a refusal), and return the reply. Raises what `command` raises."""
         reply = await self.command(f"{verb} {EHLO_NAME}")
         offers = (line.partition(" ") for line in reply.lines[1:])
         self.keywords = {word.upper(): rest for word, _, rest in offers} if reply.positive and verb == "EHLO" else {}
@@ -190,7 +191,8 @@ class ProbeSession:
     async def quit_and_read_replies(self) -> list[Reply]:
         """Send QUIT, and return all replies up to the end of the session, that to QUIT included.
 
-        A server that is silent ends the list, and so does one that has closed.
+        A server that is silent ends the list, and so does one that has closed. Waits `_limit` seconds for each reply that is due,
+        and a second for any other.
         """
         replies: list[Reply] = []
         try:
@@ -244,9 +246,10 @@ class ProbeSession:
             self._writer.transport.abort()
 
     async def _read(self) -> Reply:
-        """Wait for one reply, and log it. Raises ServerClosed at the end of the connection, which is logged too.
+        """Wait for one reply, and log it. Raises ServerClosed at the end of the connection, and for a line without an end.
 
-        A close is not asked for unless it follows QUIT, 421 or a greeting with 554 (RFC 5321 3.1, 3.8).
+        The end is logged: after 421 as the close that it announced; else, where a reply was due, as one that was not asked for,
+        unless it follows QUIT or a reply with 554 (RFC 5321 3.1, 3.8).
         """
         raw = b""
         texts: list[str] = []

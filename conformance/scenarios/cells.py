@@ -112,7 +112,7 @@ class CellExpander:
         """Return the cells with a fault grid of some size; without a problem they are cached.
 
         `timers` are the candidate's own, used where the scenario has `timers: own` (None: example values), and ignored elsewhere.
-        Raises InvalidFile for problems that only these cells have.
+        Raises InvalidFile where `report` has a problem afterwards: one of these cells, or one that was there before.
         """
         key = (size, timers if self._has_own_timers else None)
         if key not in self._cells_by_size:
@@ -141,7 +141,7 @@ class CellExpander:
         return tuple(cell for point, fault in points if (cell := self._build_cell(point, fault)) is not None)
 
     def _check_names_of_document(self) -> None:
-        """Report unknown requirements, capabilities and waived rules, and a waiver whose reason has fewer than 10 characters."""
+        """Report unknown requirements, capabilities and waived rules, and a waiver whose reason is no text of 10 characters."""
         known = {"requirements": ("requirement", self._catalogue.ids), "needs": ("capability", NEEDS)}
         for key, (kind, names) in known.items():
             for item in (self._node.get(key) or self._node).items:  # a mapping, such as the document, has no items
@@ -309,7 +309,7 @@ class CellExpander:
         return self._parsed[key]
 
     def _topology_at(self, point: Point) -> tuple[Topology, dict[str, frozenset[str]]] | None:
-        """Return the topology at a point with the names in it by kind; None after reporting a problem."""
+        """Return the topology at a point with the names in it by kind; None without one, or after reporting a problem."""
         node = self._node.get("topology")
         if node is None:
             return None

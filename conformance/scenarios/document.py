@@ -137,7 +137,7 @@ class Cell(BaseModel):
 
     @property
     def id(self) -> str:
-        """The stable id `scenario[axis=value,...]`, without implied axes."""
+        """The stable id `scenario[axis=value,...]`, without implied axes; without any axis the scenario's id alone."""
         axes = ",".join(f"{name}={value}" for name, value in self.axes.items())
         return f"{self.scenario}[{axes}]" if axes else self.scenario
 

@@ -94,7 +94,7 @@ def format_problems(problems: Sequence[Problem]) -> str:
 def short_repr(value: object) -> str:
     """Return the repr of a value for a message: unprintable characters escaped, at most MAX_VALUE_LENGTH characters.
 
-    An integer of more than 300 digits is not written out: the text says that it is one.
+    An integer of more than 1000 bits (about 300 digits) is not written out: the text says that it is a long one.
     """
     if isinstance(value, str):
         value = value[: MAX_VALUE_LENGTH + 1]

@@ -1,9 +1,10 @@
 """Fault grids: repeat a scenario with one fault at each point of a link, as one more axis `fault` of its matrix.
 
 A fault has a place in the session (MAIL, dot ...), a position there (before, after ...) and a kind (drop, stall ...). A grid
-has one of three sizes. *smoke*: the faults that lose mail most easily, each at the first point of the matrix. *pairwise*:
-every pair of values that can occur together (of place, position, kind, and the scenario's axes) occurs in some cell. *full*:
-every fault at every point. In each size the cells without a fault (`fault=none`) are included.
+has one of three sizes. *smoke*: the faults that lose mail most easily (where the grid names its places, one at each), at
+the first point of the matrix. *pairwise*: every pair of values that can occur together (of place, position, kind, and the
+scenario's axes) occurs in some cell. *full*: every fault at every point. In each size the cells without a fault (`fault=none`)
+are included.
 
 A *point* of a scenario's matrix has a node for each axis: its value.
 """
@@ -93,7 +94,7 @@ class GridFault:
 
 
 def faults_of(grid: FaultGrid) -> tuple[GridFault, ...]:
-    """Return every fault of a grid, in the order of their places in a session.
+    """Return every fault of a grid, in the order of `places_of`, then of the positions there, then of the kinds.
 
     A kind declares in `grid` the positions at which grids try it, for each sort of place (`verb`: any SMTP verb).
     """
@@ -136,7 +137,10 @@ def points_with_faults(
 
 
 def _first_for_each_place(faults: Iterable[GridFault]) -> list[GridFault]:
-    """Return the first fault at each place that drops or refuses the session; a place without one is left out."""
+    """Return the first fault at each place that drops or refuses the session, the last place first.
+
+    A place without such a fault is left out.
+    """
     # In reverse, since of several values for one key the last stays.
     return list({fault.place: fault for fault in reversed(tuple(faults)) if fault.kind in ("drop", "refuse")}.values())
 

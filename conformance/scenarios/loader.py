@@ -24,8 +24,8 @@ SUFFIX = ".scenario.yaml"
 class Scenario:
     """A document of a scenario file. Where `problems` is not empty it has no cells.
 
-    `line` is that of its id, or the document's first. `document` is None where its values are wrong, `matrix` where it
-    is no YAML or the file cannot be read.
+    `line` is that of its id, or the document's first. `document` is None where its values are wrong; `document` and `matrix`
+    are None where it is no YAML, or the file cannot be read or has no scenario.
     """
 
     id: str
@@ -49,7 +49,8 @@ class Scenario:
 def read_scenarios(path: Path, fixtures: Path) -> tuple[Scenario, ...]:
     """Return the scenarios of a file; one with problems, even invalid YAML, does not affect the others.
 
-    A file that cannot be read gives one scenario with that problem. `fixtures` is the directory of topologies and messages.
+    A file that cannot be read, or has no document, gives one scenario with that problem.
+    `fixtures` is the directory of topologies and messages.
     """
     report = ProblemReport(str(path))
     text = read_text(path, report)
@@ -65,7 +66,7 @@ def read_scenarios(path: Path, fixtures: Path) -> tuple[Scenario, ...]:
 def parse_scenarios(text: str, path: Path, fixtures: Path) -> tuple[Scenario, ...]:
     """Return the scenarios of a text, () without any; `path` is the file that problems name.
 
-    One with problems does not affect the others. A second scenario with the same id gets a problem.
+    One with problems does not affect the others. A later scenario with the same id gets a problem, unless its values are wrong.
     """
     scenarios: list[Scenario] = []
     seen: dict[str, int] = {}
@@ -84,7 +85,7 @@ def scenario_files(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def read_corpus(paths: Iterable[Path], fixtures: Path) -> tuple[Scenario, ...]:
-    """Return all scenarios of files and folders; where two files have the same id, the later scenario gets a problem.
+    """Return all scenarios of files and folders; one whose id an earlier file has gets a problem, unless its values are wrong.
 
     `fixtures` is the directory of topologies and messages.
     """

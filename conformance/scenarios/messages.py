@@ -47,7 +47,10 @@ class Template(BaseModel):
 
     @model_validator(mode="after")
     def _check_body(self) -> "Template":
-        """Raise ValueError without exactly one of `body` and `octets`, and for raw content that would end the message early."""
+        """Raise ValueError without exactly one of `body` and `octets`, and for raw content that cannot be sent.
+
+        That is content that would end the message early, or does not end with CRLF.
+        """
         if (self.body is None) == (self.octets is None):
             raise ValueError("a message has either `body` or `octets`")
         if self.raw and (b"\r\n.\r\n" in self.content() or not self.content().endswith(b"\r\n")):
@@ -90,7 +93,7 @@ def build_message(
     scenario: str = "",
     fixtures: Path | None = None,
 ) -> bytes:
-    """Return the content of a message, header and body, with CRLF line ends.
+    """Return the content of a message, header and body, with CRLF line ends; the `octets` of a template keep their own.
 
     `message` is the template's name. `name` is the step's name for the messages that it sends and `sequence` the number of
     this one, from 1; with `seed` and `scenario` they make its Message-ID and token unique in the run. `date` must be aware.
@@ -126,7 +129,10 @@ def build_message(
 
 
 def _slug(text: str) -> str:
-    """Return a text for a Message-ID: other characters than letters, digits and hyphens replaced by `-`, at most 80 of them."""
+    """Return at most 80 characters of a text for a Message-ID: each run of characters that are not allowed becomes one `-`.
+
+    Allowed are letters, digits and hyphens. Hyphens at the ends are removed before the text is cut.
+    """
     return _NOT_IN_MESSAGE_ID.sub("-", text).strip("-")[:80]
 
 
@@ -145,7 +151,8 @@ def _merge_headers(*layers: Mapping[str, str | None]) -> dict[str, str]:
 def _format_field(name: str, value: str) -> bytes:
     """Return a header field as a line, which may be folded by CRLF and white space (RFC 5322 2.2.3).
 
-    Raises ValueError for other line ends and for NUL. What is not ASCII is written in UTF-8 (RFC 6532).
+    Raises ValueError for other line ends, NUL and surrogates, and for a malformed name.
+    What is not ASCII is written in UTF-8 (RFC 6532).
     """
     if re.search(r"\r\n(?![ \t])|\r(?!\n)|(?<!\r)\n|[\x00\ud800-\udfff]", value) or not re.fullmatch(
         r"[!-9;-~]+", name

@@ -162,7 +162,7 @@ def _message_problem(name: str, defined: Mapping[str, int]) -> str | None:
 def _define_names(parsed: ParsedStep, names: KnownNames, report: ProblemReport) -> None:
     """Add to `names` a step's label and the name that it defines, not those of inner steps; report repeated ones.
 
-    A step with `count` defines a name for each of that many messages.
+    The name that a step with `count` defines stands for that many messages.
     """
     if parsed.label is not None and isinstance(parsed.label.value, str):
         _define(names, "label", parsed.label.value, parsed.label.mark, report)

@@ -70,7 +70,10 @@ def referenced_names(model: type[BaseModel]) -> dict[str, str]:
 
 @cache
 def defined_name(model: type[BaseModel]) -> tuple[str, str, object] | None:
-    """Return field, kind and default of the name that a step of a model defines; None where it defines none."""
+    """Return field, kind and default of the name that a step of a model defines; None where it defines none.
+
+    The default of a field that is required is pydantic's `PydanticUndefined`.
+    """
     for key, mark in _text_fields(model):
         if isinstance(mark, DefinesName):
             (default,) = (f.default for name, f in model.model_fields.items() if (f.alias or name) == key)

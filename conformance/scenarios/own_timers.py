@@ -1,7 +1,7 @@
 """A server's own timers for undeliverable mail, and the placeholders `${own-...}` that stand for them.
 
-A candidate's description states them from the documentation of the server. A scenario with `timers: own` does not set
-any timer, and judges the server by what its description states.
+A candidate's description states them from the documentation of the server. A scenario with `timers: own` sets none
+of them, and judges the server by what its description states.
 
 A node is a value of a YAML file with its place.
 """

@@ -98,7 +98,8 @@ def _find_verb(node: Node, report: ProblemReport) -> tuple[str, Entry] | None:
 def _parse_expect(expect: Entry, path: str, report: ProblemReport) -> ParsedStep | None:
     """Return the step `expect`; None after reporting that it does not have exactly one known expectation.
 
-    Where the fields of the expectation are wrong, which is reported too, the result has no `step`.
+    Where the fields of the expectation are wrong, which is reported too, the result has no `step`. An `after`
+    later than `within` is only reported.
     """
     entries = expect.node.entries
     if len(entries) != 1:

@@ -39,7 +39,10 @@ def parse_duration(value: object) -> float:
 
 
 def parse_size(value: object) -> int:
-    """Return the octets of a size such as `998`, `2KB`, `10MB`. Raises ValueError for anything else, and beyond 1024 MB."""
+    """Return the octets of a size such as `998`, `2KB`, `10MB`.
+
+    Raises ValueError for anything else, and beyond 1024 MB. A negative number is returned: the type `Size` refuses it.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
     elif isinstance(value, str) and len(value) <= _MAX_LENGTH and (match := _SIZE.fullmatch(value)):

@@ -191,7 +191,8 @@ def _parser_message(error: MarkedYAMLError, text: str) -> str:
 def _events(text: str) -> Iterator[Event]:
     """Return the parser's events: of the fast parser in C where it accepts the text, else of the one in Python.
 
-    The latter has better messages. Iterating over its events may raise MarkedYAMLError and ReaderError.
+    The parser in C follows YAML 1.1, and is not tried where that could make a difference. The one in Python has better messages.
+    Iterating over its events may raise MarkedYAMLError and ReaderError.
     """
     if _SAME_IN_YAML_1_1.fullmatch(text):
         with contextlib.suppress(MarkedYAMLError, ReaderError):
@@ -249,7 +250,8 @@ class Composer:
     def _build_entries(self, depth: int) -> dict[str, Entry]:
         """Return the entries of the mapping that has begun; its own keys take precedence over merged ones.
 
-        A repeated key is reported, and its first value counts. Raises _Unreadable for a key that is no text.
+        A repeated key is reported, and its first value counts.
+        Raises _Unreadable for a key that is no scalar or has half of a surrogate pair.
         """
         entries: dict[str, Entry] = {}
         merged: dict[str, Entry] = {}

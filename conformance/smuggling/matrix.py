@@ -76,7 +76,7 @@ def try_all_pairs(candidates: Mapping[str, str], directory: Path, report: Callab
 
     The candidates are given as for `--candidate`, by the names that the results have for them.
 
-    Raises CandidateError, NodeError.
+    Raises CandidateError, NodeError, and what `_try_pair` raises.
     """
     nodes = MailNodes(directory)
     try:
@@ -114,9 +114,9 @@ def _rounds(names: Sequence[str]) -> Iterator[list[tuple[str, str]]]:
 async def _try_pair(relay_name: str, relay: MailNode, receiver_name: str, receiver: MailNode) -> list[Passed]:
     """Send all variants through a relay to a receiver, wait for them at the receiver's sink, and return the passage of each.
 
-    The relay's link to its next hop is connected to the receiver before. `server` is the relay, as the probe sees it. A variant that
-    has not come after `ARRIVAL` seconds counts as not arrived. Raises NotApplicable, ServerClosed, ServerSilent, Unanswered or OSError
-    if a first session with the relay cannot be held.
+    The relay's link to its next hop is connected to the receiver before. `server` is the relay, as the probe sees it. An accepted
+    variant that has not come within `ARRIVAL` and `_SETTLE` seconds counts as not arrived. Raises NotApplicable, ServerClosed,
+    ServerSilent or Unanswered if a first session with the relay cannot be held; OSError without a connection.
     """
     await asyncio.to_thread(relay.next_hop.connect_to, receiver.host, receiver.port)
     server = Server(address=(relay.host, relay.port), limit=_REPLY_LIMIT, recipient=RECIPIENT)

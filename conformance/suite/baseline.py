@@ -238,8 +238,8 @@ class DraftCell:
 def write_drafts(run_dir: Path, baselines: Mapping[str, Baseline]) -> tuple[Path, ...]:
     """Write `baselines/CANDIDATE.yaml` into a run's directory for each candidate with a failure or a baseline; return the files.
 
-    `baselines` are the earlier ones, by candidate: their comments are kept, and their entries about scenarios that were not run.
-    A candidate of which no cell ended in this run gets no file. Raises OSError.
+    `baselines` are the earlier ones, by candidate: their comments are kept, and their entries about cells that were not run or
+    about a race. A candidate of which no cell ended in this run gets no file. Raises OSError.
     """
     cells = [
         DraftCell(
@@ -278,8 +278,9 @@ def draft_entries(
 ) -> dict[str, list[dict[str, object]]]:
     """Return the drafted entries of each candidate that has any: one for each failing cell, check and requirement.
 
-    One entry stands for all cells of a scenario that failed for the same reason, if these were all known with one comment or
-    all not known. Entries of the earlier baselines are added if their scenario was not run, or if they are about a race.
+    One entry stands for a whole scenario if all of its cells that were run failed for one reason, and were all known with one
+    comment or all not known. Entries of the earlier baselines are added if none of their cells was run, or if they are about a
+    race that did not fail now. A cell that was not applicable was not run.
     """
     ran: dict[tuple[str, str], list[DraftCell]] = defaultdict(list)
     for cell in cells:

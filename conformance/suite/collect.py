@@ -89,7 +89,10 @@ UNFILTERED = pytest.StashKey[bool]()
 
 
 def move_ids_to_only(config: pytest.Config) -> None:
-    """Move the path arguments that are ids of cells to `--only`, and rewrite `-k` so that pytest accepts `axis=value`."""
+    """Move the path arguments that are ids of cells to `--only`, and rewrite `-k` so that pytest accepts `axis=value`.
+
+    Only arguments of the command line are moved. If no other path is left, the corpus is searched for the ids.
+    """
     ids = [word for word in config.args if is_id(word)]
     # `args` may also come from the ini file or be the current directory: those are paths
     if ids and config.args_source is config.ArgsSource.ARGS:
@@ -135,7 +138,7 @@ MANY_MESSAGES = 500
 
 
 def put_long_cells_first(items: list[pytest.Item]) -> None:
-    """Move the cells that send many messages to the front of `items`, which is changed in place; all else keeps its order.
+    """Move the cells that send 500 messages or more to the front of `items`, which is changed in place; all else keeps its order.
 
     Of several workers none is then left alone with a long cell at the end of a run.
     """
@@ -148,7 +151,11 @@ def _sent_messages(cell: Cell) -> int:
 
 
 def is_filtered(config: pytest.Config, files: Sequence[Path]) -> bool:
-    """Whether not all of the corpus is run: items were deselected, or `files`, those that were collected, are not all."""
+    """Whether not all of the corpus is run.
+
+    That is so if items were deselected (but for those of other shards), a path names a scenario, or `files`, those that were
+    collected, are not all.
+    """
     parts = any("::" in word for word in config.args)  # `FILE::SCENARIO`
     return parts or not config.stash.get(UNFILTERED, False) or not covers_corpus(files)
 

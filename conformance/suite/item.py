@@ -78,9 +78,9 @@ class CellItem(pytest.Item):
     def runtest(self) -> None:
         """Run and judge the cell, and end with its outcome.
 
-        A cell is run once: if a plugin runs the item again (pytest-rerunfailures), it ends as the first time.
-        Raises ConformanceFailure, InconclusiveCell, BrokenCell; skips a cell that is not applicable, xfails a failure
-        that is known from the baseline. The `user_properties` go into the report, also in xdist's controller.
+        A cell that has a result is not run again: if a plugin runs the item again (pytest-rerunfailures), it ends as the first
+        time. Raises ConformanceFailure, InconclusiveCell, BrokenCell; skips a cell that is not applicable, xfails a failure that
+        is known from the baseline. The `user_properties` go into the report, also in xdist's controller.
         """
         if self._compared is None:
             try:

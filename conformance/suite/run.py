@@ -72,7 +72,7 @@ class CellReport:
 
     @property
     def remark(self) -> str:
-        """The baseline's complaint about the cell (a stale entry), or ''."""
+        """The baseline's complaint about the cell (an entry that is stale or could not be judged), or ''."""
         return self.compared.text if not self.compared.known else ""
 
     @property
@@ -231,7 +231,10 @@ class PytestRun:
         )
 
     def rerun_command(self, nodeid: str, assignment: Assignment, file: Path) -> str:
-        """Return the command that runs one cell again with the same options and seed, from the present directory."""
+        """Return the command that runs one cell again, from the present directory, with the same seed and most options.
+
+        `--cell-timeout`, `--keep`, `--baseline` and options of pytest are left out.
+        """
         settings = self._options.settings
         place = os.path.relpath(file) + "::" + nodeid.partition("::")[2]
         word = self._options.words[self._options.assignments.index(assignment)]
@@ -259,7 +262,7 @@ class PytestRun:
 def print_summary(
     directory: Path, terminal: pytest.TerminalReporter, results: Path | None, baselines: Sequence[str] = ()
 ) -> None:
-    """Print the inconclusive cells, the matrix of outcomes, and the paths of what was written.
+    """Print the inconclusive cells, the matrix of outcomes, new failures, and the paths of what was written.
 
     Prints annotations under GitHub Actions. Writes drafts of baselines with `--baseline write`, and Allure's categories if `results`,
     the directory of Allure's results, is not None. `baselines` are the values of `--baseline`.

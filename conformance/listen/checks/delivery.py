@@ -1,7 +1,9 @@
 """Checks of what a client does after an attempt: what it tries again, when, and what arrives twice or never.
 
-An *attempt* is one RCPT of a client, with what followed for this recipient. The *record* is what the listener has noted
-beside the history. A *tally* counts the occasions to violate a clause, and has what is wrong or cannot be decided.
+An *attempt* is one RCPT of a client, with what followed for this recipient. It is *accepted*, refused for now (*transient*) or
+for good (*permanent*), *lost* before the final dot, *unanswered* after it, *abandoned* by the client, or *open*. Transient, lost
+and unanswered ones have to be tried again (`_TRIED_AGAIN`). The *record* is what the listener has noted beside the history. A
+*tally* counts the occasions to violate a clause, and has what is wrong or cannot be decided.
 """
 
 from collections import defaultdict
@@ -25,7 +27,7 @@ MIN_INTERVAL_S = 1800.0
 """The interval that RFC 5321 4.5.4.1 recommends."""
 
 Result = Literal["accepted", "transient", "permanent", "lost", "unanswered", "abandoned", "open"]
-"""How an attempt ended for a recipient: by a final reply 250; by 4yz; by 5yz; the session ended before the final dot, or
+"""How an attempt ended for a recipient: by a final reply 2yz; by 4yz; by 5yz; the session ended before the final dot, or
 between it and the reply; the client did not send the content; or it has not ended."""
 
 _TRIED_AGAIN: frozenset[Result] = frozenset({"transient", "lost", "unanswered"})
@@ -95,7 +97,7 @@ def _check_retry(tally: Tally, attempt: Attempt, again: Attempt | None, ended: f
 
 
 def _check_delays(delay: Tally, interval: Tally, attempt: Attempt, again: Attempt | None) -> None:
-    """Compare the delay before a retry with the required one (`delay`) and with the recommended one (`interval`).
+    """Compare the delay before a retry with the required one (`delay`, 1 s) and with the recommended one (`interval`, 30 min).
 
     Nothing is counted without a retry (`again` is None).
     """

@@ -85,9 +85,10 @@ def check_timeouts(record: ListenRecord, trace: Trace) -> list[Tally]:
 def last_wait(
     session: Session, trace: Trace, fault: FaultFired, ended: float, early: float | None = None
 ) -> Wait | None:
-    """Return what the client was waiting for at its end in a session in which `fault` held something back; None for nothing.
+    """Return what the client was waiting for at the end of a session in which `fault` held something back; None for nothing.
 
-    `early` is when it sent octets although the reply to DATA was due, None if it did not: what they mean cannot be known.
+    `ended` is when the listener stopped. `early` is when the client sent octets although the reply to DATA was due, None if it
+    did not: what they mean cannot be known.
     """
     contents = [event for event in trace.events_of(Content) if event.session == session.name]
     sent = sorted([*(x.command for x in session.exchanges), *contents], key=lambda event: event.n)
@@ -111,10 +112,10 @@ def last_wait(
 
 
 def _end_of_wait(later: Iterable[Command], since: float, session: Session, ended: float) -> tuple[float, bool]:
-    """Return when a wait ended, and whether the client ended it: by a command that gives up, or by closing.
+    """Return when a wait ended, and whether the client ended it: by QUIT, RSET, EHLO or HELO, which give up, or by closing.
 
     `later` are the commands behind the one that got no reply, `since` is when the wait began; `ended` is when the listener
-    stopped. A command within `_PIPELINED_S` of the beginning was pipelined, and gives nothing up.
+    stopped. A command within half a second (`_PIPELINED_S`) of the beginning was pipelined, and gives nothing up.
     """
     for command in later:
         if command.verb in _GIVES_UP and command.t - since > _PIPELINED_S:

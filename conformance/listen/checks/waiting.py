@@ -48,7 +48,10 @@ def check_hello(record: ListenRecord, trace: Trace) -> list[Tally]:
 
 
 def _check_fallback(tally: Tally, session: Session) -> None:
-    """Check that HELO follows the first EHLO that was not recognized."""
+    """Check that HELO follows the first EHLO that was not recognized (500, 502).
+
+    Without HELO nothing is counted in a session that is open or was closed by the listener.
+    """
     exchanges = session.exchanges
     refused = next(
         (
@@ -115,7 +118,7 @@ def _check_command(
 ) -> None:
     """Check one command against the replies in `pending`, which were not yet sent when it came.
 
-    `tallies` are those of the greeting, of replies, and of groups of commands.
+    `tallies` are those of the greeting, of replies, and of groups of commands, which `_LAST_IN_GROUP` end.
     """
     greeting, replies, groups = tallies
     if pending[:1] == ["GREETING"]:

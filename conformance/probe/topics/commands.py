@@ -1,10 +1,13 @@
 """The commands that every server has: their order, RSET, NOOP, VRFY, HELP, QUIT, the null reverse-path, postmaster.
 
-A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
-its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
-ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
-*inconclusive* of these. `server.session()` opens a session up to the reply to EHLO (not with `hello=None`) and ends it
-with the block.
+`_OUT_OF_ORDER` is the code 503.
+
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence; its
+docstring says what must hold. `conformance.probe.run` makes findings of what it raises: *not applicable* of NotApplicable (the
+server gives it no occasion), *inconclusive* of ServerSilent, ServerClosed and OSError (a session cannot be opened or go on), and
+a *failure* of Unanswered, which `session.command` raises for a command that has no reply. `server.session()` opens a session up
+to the reply to EHLO (not with `hello=None`) and ends it with the block; it raises NotApplicable where the greeting or EHLO is
+refused, as `begin_transaction` does where MAIL is.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned
@@ -147,7 +150,7 @@ async def commands_before_ehlo(server: Server) -> Judgement:
 
 @check("quit", "RFC 5321 4.1.1.10")
 async def quit_command(server: Server) -> Judgement:
-    """QUIT is answered 221, and the server closes the connection: before EHLO, and within a transaction."""
+    """QUIT is answered 221, and the server closes the connection within a second: before EHLO, and within a transaction."""
     for hello in (None, "EHLO"):
         async with server.session(hello) as session:
             if hello is not None:

@@ -1,11 +1,12 @@
 """Messages to the recipient that the user permits: DATA, BDAT, the end of content, sizes; what of them reaches the sink.
 
-A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
-its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
-ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
-*inconclusive* of these. `server.session()` opens a session up to the reply to EHLO (not with `hello=None`) and ends it
-with the block. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to QUIT included: more
-than one means that the server took octets for another command.
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence; its
+docstring says what must hold. `conformance.probe.run` makes findings of what it raises: *not applicable* of NotApplicable (the
+server gives it no occasion), *inconclusive* of ServerSilent, ServerClosed and OSError (a session cannot be opened or go on), and
+a *failure* of Unanswered, which `session.command` raises for a command that has no reply. `server.session()` opens a session up
+to the reply to EHLO (not with `hello=None`) and ends it with the block; it raises NotApplicable where the greeting or EHLO is
+refused, as `begin_transaction` does where MAIL is, and `add_recipient` where RCPT is. `quit_and_read_replies` sends QUIT and
+returns all replies up to the end, that to QUIT included: more than one means that the server took octets for another command.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed
@@ -24,7 +25,7 @@ _ABOVE = 1.125
 
 
 def _make_header(server: Server, subject: str) -> bytes:
-    """Return the header of a message, with the empty line after it."""
+    """Return the header of a message, with the empty line after it. Raises NotApplicable without a permitted recipient."""
     return (
         f"From: <probe@probe.test>\r\nTo: <{server.require_recipient()}>\r\nSubject: {subject}\r\n"
         f"Message-ID: <{server.mark(subject)}@probe.test>\r\n\r\n"
@@ -119,7 +120,7 @@ async def text_line_of_1000_octets(server: Server) -> Judgement:
 
 @check("content-of-64-k", "RFC 5321 4.5.3.1.7")
 async def content_of_64_k(server: Server) -> Judgement:
-    """A message of 64 KiB is accepted."""
+    """A message of 64 KiB, less what does not fill a line, is accepted."""
     head = _make_header(server, "64k")
     lines = b"x" * 70 + b"\r\n"
     async with server.session() as session:
@@ -136,7 +137,7 @@ def _judge_accepted_size(reply: Reply, what: str) -> Judgement:
 
 @check("size-enforced", "RFC 1870 6.3", "RL-CNT-02")
 async def size_enforced(server: Server) -> Judgement:
-    """A message above the announced size is refused at its end."""
+    """A message an eighth above the announced size is refused at its end. Not applicable where that is more than 16 MiB."""
     server.require_recipient()
     limit = announced_size(server)
     size = int(limit * _ABOVE)

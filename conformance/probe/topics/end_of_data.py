@@ -4,10 +4,10 @@ A *variant* is a piece of content, such as LF . LF, that a server could take for
 sink takes what the server passes on. `server.accepted` has the names of the messages that were acknowledged, and
 `server.mark(name)` the left part of such a message's Message-ID.
 
-A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
-its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
-ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
-*inconclusive* of these.
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence; its
+docstring says what must hold. `conformance.probe.run` makes findings of what it raises: *not applicable* of NotApplicable (the
+server gives it no occasion), *inconclusive* of ServerSilent, ServerClosed and OSError (a session cannot be opened or go on), and
+a *failure* of Unanswered (a command has no reply).
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed
@@ -23,7 +23,7 @@ _ARRIVAL = 3.0
 
 @check("message-ends-at-crlf-dot-crlf-only", "RFC 5321 4.1.1.4", "RL-SMG-01")
 async def message_ends_at_crlf_dot_crlf_only(server: Server) -> Judgement:
-    """Of each variant the server makes one message, or refuses it: it has one reply.
+    """Of each variant the server makes one message, or refuses it: it has one reply, or none if the server closes the connection.
 
     Adds the names of the accepted variants to `server.accepted`. Not applicable where none is accepted.
     """
@@ -82,7 +82,10 @@ async def arrives_once(server: Server) -> Judgement:
 
 @check("content-unchanged", "RFC 5321 4.5.2", "RL-CNT-01", last=True)
 async def content_unchanged(server: Server) -> Judgement:
-    """The body that reaches the sink is the one that was sent, dots and long lines included."""
+    """The body that reaches the sink is the one that was sent, dots and long lines included.
+
+    Waits up to 3 seconds for the accepted messages; those that have not reached the sink by then are not judged.
+    """
     sink = _require_sink(server)
     names = {"dots", "dots-in-a-chunk"} & server.accepted
     await sink.wait_until(lambda: names <= _arrived_names(server), _ARRIVAL)
@@ -119,6 +122,6 @@ def _has_mark(content: bytes, server: Server, name: str) -> bool:
 
 
 def _arrived_names(server: Server) -> set[str]:
-    """Return the names of the messages that have reached the sink."""
+    """Return the names of the accepted messages that have reached the sink."""
     assert server.sink is not None
     return {name for name in server.accepted if any(_has_mark(m.content, server, name) for m in server.sink.messages)}

@@ -1,10 +1,11 @@
 """Extensions that the reply to EHLO announces: their parameters are accepted, wrong values of them are not; AUTH.
 
-A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
-its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
-ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
-*inconclusive* of these. `server.session()` opens a session up to the reply to EHLO (not with `hello=None`) and ends it
-with the block.
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence; its
+docstring says what must hold. `conformance.probe.run` makes findings of what it raises: *not applicable* of NotApplicable (the
+server gives it no occasion), *inconclusive* of ServerSilent, ServerClosed and OSError (a session cannot be opened or go on), and
+a *failure* of Unanswered, which `session.command` raises for a command that has no reply. `server.session()` opens a session up
+to the reply to EHLO (not with `hello=None`) and ends it with the block; it raises NotApplicable where the greeting or EHLO is
+refused, as `begin_transaction` does where MAIL is.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned
@@ -16,7 +17,8 @@ _SYNTAX = (500, 501, 502, 504, 555)
 async def _judge_parameter(server: Server, keyword: str, good: str, bad: str | None = None) -> Judgement:
     """Judge MAIL with a parameter of an extension (`good`), and with an undefined value of it (`bad`; None: not tried).
 
-    A syntax error for the first is a failure, another refusal is none; acceptance of the second is a warning.
+    A syntax error (500, 501, 502, 504, 555) for the first is a failure, another refusal is none; acceptance of the second is a
+    warning.
     """
     server.require_extension(keyword)
     async with server.session() as session:

@@ -1,10 +1,11 @@
 """The greeting, and the replies to EHLO and HELO.
 
-A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
-its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
-ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
-*inconclusive* of these. `server.session()` opens a session up to the reply to EHLO (not with `hello=None`) and ends it
-with the block.
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence; its
+docstring says what must hold. `conformance.probe.run` makes findings of what it raises: *not applicable* of NotApplicable (the
+server gives it no occasion), *inconclusive* of ServerSilent, ServerClosed and OSError (a session cannot be opened or go on), and
+a *failure* of Unanswered, which `session.command` raises for a command that has no reply. `server.session()` opens a session up
+to the reply to EHLO (not with `hello=None`) and ends it with the block; it raises NotApplicable where the greeting or EHLO is
+refused. `server.connection()` opens one whose greeting has not been read, and judges nothing.
 """
 
 import re

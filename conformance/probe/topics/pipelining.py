@@ -1,10 +1,13 @@
 """Commands sent in groups (RFC 2920): all replies, in order, and none kept back.
 
-A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
-its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
-ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
-*inconclusive* of these. `server.session()` opens a session up to the reply to EHLO (not with `hello=None`) and ends it
-with the block.
+The *group*, `_GROUP`, is eight commands that may be sent at once, with different replies.
+
+A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence; its
+docstring says what must hold. `conformance.probe.run` makes findings of what it raises: *not applicable* of NotApplicable (the
+server gives it no occasion), *inconclusive* of ServerSilent, ServerClosed and OSError (a session cannot be opened or go on), and
+a *failure* of Unanswered, which `session.command` raises for a command that has no reply. `server.session()` opens a session up
+to the reply to EHLO (not with `hello=None`) and ends it with the block; it raises NotApplicable where the greeting or EHLO is
+refused, as `begin_transaction` does where MAIL is.
 """
 
 from itertools import pairwise

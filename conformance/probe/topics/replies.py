@@ -1,9 +1,8 @@
 """All replies of all sessions: their form, their number, their codes, enhanced status codes, and how the server leaves.
 
-A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence;
-its docstring says what must hold. It raises NotApplicable where the server gives it no occasion, and ServerSilent or
-ServerClosed where a session cannot go on: `conformance.probe.run` makes the findings *not applicable* and
-*inconclusive* of these.
+A check returns `passed` or `failed` (a MUST is violated), each with a sentence; its docstring says what must hold. It looks at
+the log of all sessions (`server.log`), holds none itself, and raises NotApplicable where they gave it no occasion, which
+`conformance.probe.run` makes the finding *not applicable* of.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed
@@ -43,7 +42,7 @@ async def one_reply_for_each_command(server: Server) -> Judgement:
 
 @check("closes-after-221-or-421-only", "RFC 5321 4.1.1.10", last=True)
 async def closes_after_221_or_421_only(server: Server) -> Judgement:
-    """The server does not close the connection before QUIT, unless it says 421."""
+    """The server does not close the connection before QUIT, unless it says 421 or 554."""
     replies = _all_replies(server)
     if closes := server.log.unasked_closes:
         return failed(f"the server closes the connection {closes[0]} without 421; in {len(closes)} sessions")

@@ -11,7 +11,7 @@ from conformance.scenarios.loader import read_corpus
 
 
 def corpus_cells() -> list[Cell]:
-    """Return the cells of the corpus."""
+    """Return the cells of the corpus, with the smoke grid. Raises InvalidFile for a scenario with problems."""
     return [cell for scenario in read_corpus([paths.corpus()], paths.fixtures()) for cell in scenario.cells("smoke")]
 
 

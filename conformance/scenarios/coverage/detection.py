@@ -30,7 +30,7 @@ def detector(function: Detector) -> Detector:
 
 
 def groups_by_dimension(cell: Cell) -> dict[str, frozenset[str]]:
-    """Return the groups for which a cell varies each dimension; a dimension that it does not vary has none."""
+    """Return the groups for which a cell varies each dimension; the set of a dimension that it does not vary is empty."""
     every_group = frozenset(catalogue().groups)
     found = {name: function(cell) for name, function in DETECTORS.items()}
     return {

@@ -45,19 +45,19 @@ def second_message_of_a_session(cell: Cell) -> bool:
 
 @detector
 def more_than_20_messages(cell: Cell) -> bool:
-    """There are more messages one after another than a session carries (20)."""
+    """One step sends more messages than a session carries (20)."""
     return _most_at_once(cell) > 20
 
 
 @detector
 def more_than_100_messages(cell: Cell) -> bool:
-    """There are more than 100 messages one after another."""
+    """One step sends more than 100 messages."""
     return _most_at_once(cell) > 100
 
 
 @detector
 def more_than_1000_messages(cell: Cell) -> bool:
-    """There are more than 1,000 messages one after another."""
+    """One step sends more than 1,000 messages."""
     return _most_at_once(cell) > 1000
 
 
@@ -135,7 +135,7 @@ def names_that_begin_alike(cell: Cell) -> bool:
 
 @detector
 def numbers_of_several_digits(cell: Cell) -> bool:
-    """Costs have different numbers of digits, or there are more than nine of something that is counted."""
+    """Costs of site links have different numbers of digits, or there are more than nine messages."""
     lengths = {len(str(link.cost)) for link in cell.topology.site_links}
     return len(lengths) > 1 or _number_of_messages(cell) > 9
 

@@ -163,7 +163,7 @@ def slow_peer(cell: Cell) -> bool:
 
 @detector
 def two_peers_lost_at_once(cell: Cell) -> bool:
-    """At least two servers are lost at a time."""
+    """At least two servers are lost at a time, as the steps name them: `all` counts as one."""
     down: set[str] = set()
     for action in actions(cell, NodeAction):
         if isinstance(action, Kill | Stop | Pause | PowerCut):

@@ -62,7 +62,7 @@ def _settings(cell: Cell) -> Iterator[tuple[str, Any]]:
 
 
 def _numbers(cell: Cell) -> Iterator[tuple[str, float]]:
-    """Yield the numeric ones of `_settings` that are known."""
+    """Yield the numeric ones of `_settings` whose groups are known (`_GROUPS`)."""
     for name, value in _settings(cell):
         if name in _GROUPS and isinstance(value, int | float) and not isinstance(value, bool):
             yield name, value

@@ -23,7 +23,7 @@ class Action(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, value: object) -> object:
-        """Return the mapping that a bare value stands for, where the verb has a short form."""
+        """Return the mapping that a bare value stands for, where the verb has a short form; any other value unchanged."""
         return {cls.short: value} if cls.short and not isinstance(value, dict) else value
 
 
@@ -67,7 +67,7 @@ class Repeat(Action):
 
 
 def flattened(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield all steps in order, including those inside blocks."""
+    """Yield all steps in order, a block before those inside it; those of a `repeat` once."""
     for step in steps:
         yield step
         if isinstance(step.action, Parallel | Repeat):
