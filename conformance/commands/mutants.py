@@ -30,7 +30,7 @@ from conformance.mutants.operators import Site, find_sites
 from conformance.mutants.pins import Pins, PinsError, read_pins, write_survivor_table
 from conformance.mutants.trial import MutantResult, MutantTrial, run_mutants
 from conformance.requirements.catalogue import catalogue
-from conformance.results.fingerprints import inputs_sha256
+from conformance.results.fingerprints import inputs_sha256, sha256_of_json
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.loader import read_corpus
@@ -121,8 +121,9 @@ def print_mutants(
 def _find_differences(
     sites: Sequence[Site], cells: Sequence[Cell], root: Path, cores: int, store: Path | None, key: str, console: Console
 ) -> Differences:
-    """Return in which cells each mutant makes a difference; from the file beside `store`, as long as nothing has changed."""
+    """Return in which cells each mutant makes a difference; from the file beside `store` if it is of these sites and nothing has changed."""
     path = store.with_name(f"{store.name}.cells") if store is not None else None
+    key = sha256_of_json([key, *(site.id for site in sites)])
     if path is not None and (kept := read_differences(path, key)) is not None:
         return kept
     with _progress_bar(console) as bar:

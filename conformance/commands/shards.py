@@ -66,6 +66,11 @@ class Shard:
     folder: Path
     output: str
 
+    @property
+    def has_run(self) -> bool:
+        """Whether its folder holds a run."""
+        return (self.folder / RUN_FILE).exists()
+
 
 def wants_cluster(words: Sequence[str]) -> bool:
     """Return whether the arguments of `conformance run` contain `--spark`."""
@@ -118,6 +123,7 @@ def run_on_cluster(words: Sequence[str]) -> int:
         _prepare_run_directory(options)
         with tempfile.TemporaryDirectory(prefix=f".{options.run_dir.name}-", dir=options.run_dir.parent) as folder:
             shards = _run_shards(options, Path(folder))
+            codes = {shard.code for shard in shards if shard.has_run}
             if not merge_shards(shards, options.run_dir):
                 typer.echo(shards[0].output.strip(), err=True)
                 return USAGE
@@ -129,15 +135,16 @@ def run_on_cluster(words: Sequence[str]) -> int:
         terminal_summary(run_summary, width=shutil.get_terminal_size().columns, colour=sys.stdout.isatty()), nl=False
     )
     typer.echo(f"run        {options.run_dir}")
-    return combined_exit_code({shard.code for shard in shards})
+    return combined_exit_code(codes)
 
 
 def combined_exit_code(codes: set[int]) -> int:
-    """Return the exit code of a run from those of its shards: 1 (violations) before 3 (not judged) before 0.
+    """Return the exit code of a run from those of its shards that wrote runs: 1 (violations) before 2 before 3 (not judged).
 
-    Any other code counts as 0, also 2: that of a shard without cells, or with documents that cannot be collected.
+    2 is that of a shard with documents that cannot be collected. A shard that ended otherwise, such as one that was killed, left
+    cells that were not judged: 3. Else 0.
     """
-    return next((code for code in (1, 3) if code in codes), 0)
+    return next((code for code in (1, USAGE) if code in codes), 3 if codes - {0} else 0)
 
 
 def _prepare_run_directory(options: ClusterOptions) -> None:
@@ -215,7 +222,7 @@ def merge_shards(shards: Sequence[Shard], run_dir: Path) -> bool:
     Allure's results are copied too. Raises RunDirectoryError for a shard that wrote no run for another reason: its exit code is not
     2, or others wrote runs and it did not print that no cell was found. Its cells would be missing.
     """
-    sources = [shard for shard in shards if (shard.folder / RUN_FILE).exists()]
+    sources = [shard for shard in shards if shard.has_run]
     for shard in shards:
         if shard not in sources and (shard.code != USAGE or (sources and NO_CELL_FOUND not in shard.output)):
             raise RunDirectoryError(f"shard {shard.index + 1} wrote no run:\n{shard.output.strip()}")

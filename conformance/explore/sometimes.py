@@ -217,7 +217,10 @@ def _suppressed(facts: Facts) -> bool:
 
 @sometimes("a message was reported as failed")
 def _reported(facts: Facts) -> bool:
-    return any(event.digest.report == "delivery-status" for event in facts.trace.events_of(Delivered))
+    return any(
+        event.digest.report == "delivery-status" and event.digest.action == "failed"
+        for event in facts.trace.events_of(Delivered)
+    )
 
 
 @sometimes("one recipient of a message got it, and a failure was reported for another")

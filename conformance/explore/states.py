@@ -82,7 +82,7 @@ def _changes(facts: Facts) -> Iterator[tuple[int, str, str]]:
     """Yield what changes the state: the number of the event, the message or server, and the change."""
     trace = facts.trace
     for event in trace.events_of(NodeEvent):
-        if event.action == "ready":
+        if event.action in ("ready", "resumed"):
             yield event.n, event.node, "up"
         elif event.action in STOPPING_ACTIONS:
             yield event.n, event.node, "renewed" if event.action == "wiped" else "down"

@@ -22,7 +22,7 @@ EHLO_NAME = "probe.test"
 
 CLOSING = 421
 REFUSED_AT_ONCE = 554
-"""After this greeting a server may await nothing but QUIT (RFC 5321 3.1). Here it may close after any reply with this code."""
+"""After this greeting a server may await nothing but QUIT (RFC 5321 3.1)."""
 
 CLOSE_LIMIT = 1.0
 """Seconds to wait for a server to close the connection after its last reply."""
@@ -88,7 +88,7 @@ class SessionLog:
     """What all sessions of a probe had.
 
     `surplus`: replies that no command had asked for, each with the command before it. `unasked_closes`: in words, where the
-    server closed the connection without QUIT, 421 or 554. `after_421`: whether it closed the connection after each 421.
+    server closed the connection without QUIT, 421 or a greeting with 554. `after_421`: whether it closed the connection after each 421.
     """
 
     replies: list[Reply] = field(default_factory=list)
@@ -101,7 +101,8 @@ class ProbeSession:
     """A connection to the server, from the greeting to the close.
 
     `keywords`: those of the last EHLO reply with their parameters. `ended`: nothing more can be read. `_last` is the
-    beginning of what was sent last, '' before; `_last_code` the code of the last reply, 0 before; `_pending` counts the
+    beginning of what was sent last, '' before; `_last_code` the code of the last reply, 0 before; `_refused_at_once` whether the
+    greeting was 554; `_pending` counts the
     replies that are still to come. `_limit` is how many seconds are waited for one.
     """
 
@@ -116,6 +117,7 @@ class ProbeSession:
         self._limit = limit
         self._last = ""
         self._last_code = 0
+        self._refused_at_once = False
         self._pending = 0
 
     @classmethod
@@ -249,7 +251,7 @@ class ProbeSession:
         """Wait for one reply, and log it. Raises ServerClosed at the end of the connection, and for a line without an end.
 
         The end is logged: after 421 as the close that it announced; else, where a reply was due, as one that was not asked for,
-        unless it follows QUIT or a reply with 554 (RFC 5321 3.1, 3.8).
+        unless it follows QUIT or a greeting with 554 (RFC 5321 3.1, 3.8).
         """
         raw = b""
         texts: list[str] = []
@@ -267,11 +269,12 @@ class ProbeSession:
             self.ended = True
             if self._last_code == CLOSING:
                 self._log.after_421.append(True)
-            elif self._last_code != REFUSED_AT_ONCE and self._pending > 0 and self._last != "QUIT":
+            elif not self._refused_at_once and self._pending > 0 and self._last != "QUIT":
                 self._log.unasked_closes.append(f"at {self._last!r}" if self._last else "in place of a greeting")
             raise ServerClosed(f"the server closed the connection in place of a reply to {self._last!r}") from None
         self._pending -= 1
         self._last_code = code
+        self._refused_at_once |= code == REFUSED_AT_ONCE and not self._last
         reply = Reply(raw, code, tuple(texts), self._last, "ENHANCEDSTATUSCODES" in self.keywords)
         self._log.replies.append(reply)
         return reply

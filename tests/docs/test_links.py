@@ -87,4 +87,6 @@ def test_links_of_changelog_fragments_lead_somewhere_from_the_root() -> None:
     """The release moves their text into CHANGELOG.md."""
     fragments = [path for path in sorted((ROOT / "docs" / "changelog.d").glob("*.md")) if path.name != "README.md"]
     assert fragments
-    assert {path.name: wrong for path in fragments if (wrong := broken(ROOT / path.name, path.read_text("utf-8")))} == {}
+    assert {
+        path.name: wrong for path in fragments if (wrong := broken(ROOT / path.name, path.read_text("utf-8")))
+    } == {}

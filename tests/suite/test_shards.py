@@ -97,7 +97,8 @@ def test_a_run_on_spark_has_the_verdicts_of_a_local_run(local: Path, tmp_path: P
 
 
 def test_a_violation_decides_the_exit_code_before_a_cell_that_was_not_judged() -> None:
-    assert [combined_exit_code(codes) for codes in ({0}, {0, 3}, {0, 1, 3}, {0, 2})] == [0, 3, 1, 0]
+    cases = ({0}, {0, 3}, {0, 1, 3}, {0, 2, 3}, {1, 2}, {0, 137}, {0, -9})
+    assert [combined_exit_code(codes) for codes in cases] == [0, 3, 1, 2, 1, 3, 3]
 
 
 @pytest.mark.parametrize("code", [2, 4])
