@@ -42,8 +42,10 @@ class RemembersAThousandDeliveries(DuplicateDetection):
     def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
         """End a delivery as is correct, and delete all but the last thousand entries of the delivered-to table."""
         super().end_delivery(key, delivered=delivered)
+        key_columns = "mailbox, internet_id, submitted"  # the table has no row ids
         self.host.db.write(
-            "DELETE FROM delivered_to WHERE rowid NOT IN (SELECT rowid FROM delivered_to ORDER BY rowid DESC LIMIT 1000)"
+            f"DELETE FROM delivered_to WHERE ({key_columns}) NOT IN "  # noqa: S608  # made of constants
+            f"(SELECT {key_columns} FROM delivered_to ORDER BY at DESC, {key_columns} LIMIT 1000)"
         )
 
 

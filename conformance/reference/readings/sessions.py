@@ -100,7 +100,10 @@ class OffersAuthWithoutTls(Receiver):
 
     def __init__(self, host: Host, listener: ListenerName, limits: Listener, sessions: set[Receiver]) -> None:
         super().__init__(host, listener, limits, sessions)
-        self._auth_require_tls = not self.may_authenticate  # of aiosmtpd: AUTH is offered and accepted before STARTTLS
+        if listener == "transport":
+            self._auth_require_tls = (
+                not self.may_authenticate
+            )  # of aiosmtpd: AUTH is offered and accepted before STARTTLS
 
 
 @reading("leaves-without-an-enhanced-code", allowed_by="wire-profile.md: 221 may carry one or not", slots=("receiver",))

@@ -299,7 +299,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     def _jump(self, target: float, tick: int) -> None:
         """Set the offset so that `time()` is at least `target`; `tick` is the time of the last tick (`wait_for_tick`)."""
         self.jumps += 1
-        self._turns = 0  # those since the last jump, of which too many are a Runaway
+        self._turns = self._progress_since_jump = 0  # those since the last jump, of which too many are a Runaway
         self._jumped_at = time.monotonic()
         self._offset += math.ceil((target - self.time()) * _NANOSECONDS)
         for program in self._programs:

@@ -96,7 +96,7 @@ class VirtualClockEventLoop(TrackingEventLoop):
     def __repr__(self) -> str:
         held = f" held by {', '.join(self._holds.values())}" if self._holds else ""
         state = "closed" if self.is_closed() else "running" if self.is_running() else "stopped"
-        return f"<{type(self).__name__} {state} t={self._now!r} jumps={self.jumps}{held}>"
+        return f"<{type(self).__name__} {state} t={self.time()!r} jumps={self.jumps}{held}>"
 
     def time(self) -> float:
         """Return the virtual time, seconds."""
@@ -305,5 +305,5 @@ class VirtualClockEventLoop(TrackingEventLoop):
     def _with_state(self, description: str) -> str:
         """Return a description with the time, all tasks and the next timer."""
         when = self.next_timer()
-        timer = "no timer" if when is None or math.isinf(when) else f"next timer in {when - self._now:.6g} s"
-        return f"at {self._now:.6f} s {description}\n{describe_tasks(asyncio.all_tasks(self))}\n  {timer}"
+        timer = "no timer" if when is None or math.isinf(when) else f"next timer in {when - self.time():.6g} s"
+        return f"at {self.time():.6f} s {description}\n{describe_tasks(asyncio.all_tasks(self))}\n  {timer}"

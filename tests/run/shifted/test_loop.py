@@ -36,6 +36,19 @@ def test_a_loop_without_programs_jumps_to_its_own_timers() -> None:
     assert name == "shifted"
 
 
+def test_much_that_happens_between_jumps_is_no_runaway() -> None:
+    async def main(clock: Clock) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, ShiftedClockEventLoop)
+        loop._max_progress = 50
+        for _ in range(200):
+            loop.note_progress()
+            await clock.sleep(60)
+        assert f"t={loop.time():.3f}"[:-3] in repr(loop)
+
+    run_with_clock(main, "shifted")
+
+
 def test_timers_of_programs_and_harness_expire_in_their_order(tmp_path: Path) -> None:
     """Both print at alternate times; a timer that was jumped over would be out of order."""
 
