@@ -20,6 +20,9 @@ from conformance.candidates.description import (
 from conformance.candidates.kind import KINDS, Kind
 from conformance.scenarios.errors import did_you_mean, unknown_name
 
+MAX_NAME = 60
+"""Characters of an argument that the name of its candidate has; the kind comes before them."""
+
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.+-]+")
 
 
@@ -72,15 +75,15 @@ def reference_readings() -> tuple[str, ...]:
 def _candidate_of_kind(kind: Kind, word: str) -> Candidate:
     """Return the candidate of a word such as `docker:IMAGE`, which no file describes; it claims only `relay`.
 
-    Raises CandidateError when the argument is malformed, and pydantic's ValidationError when a name made from it (for an image
-    of more than 80 characters, for example) is not one of a candidate.
+    Its name is made from the argument, whose first characters count (`MAX_NAME`). Raises CandidateError when the argument is malformed, or
+    no name can be made from it.
     """
     argument = word.partition(":")[2]
     try:
-        fields = kind.parse_word(argument, _NOT_IN_NAMES.sub("-", argument).strip("-"))
+        fields = kind.parse_word(argument, _NOT_IN_NAMES.sub("-", argument).strip("-")[:MAX_NAME].strip("-"))
+        return Candidate.model_validate({"kind": kind.name, "claims": ("relay",), **fields})
     except ValueError as error:
         raise CandidateError(f"--candidate {word}: write {kind.word}") from error
-    return Candidate.model_validate({"kind": kind.name, "claims": ("relay",), **fields})
 
 
 def _find_by_name(name: str, shipped: Path) -> Candidate:

@@ -121,8 +121,8 @@ def render_file(
     `node` is the node's JSON document. `values` are those of the placeholders of commands: the names without a dot are
     variables here too, the others are found in `node` and `options`.
 
-    Raises CandidateError with the file's name and the line for an error of Jinja, such as an unknown variable. An exception of
-    an expression passes through, such as a TypeError of `seconds` for a word.
+    Raises CandidateError with the file's name, and the line for an error of Jinja such as an unknown variable; also for an exception
+    of an expression, such as a TypeError of `seconds` for a word.
     """
     known = {key: value for key, value in values.items() if "." not in key}
     try:
@@ -130,6 +130,8 @@ def render_file(
     except TemplateError as error:
         line = getattr(error, "lineno", None)
         raise CandidateError(f"files: {name}{f':{line}' if line else ''}: {error}") from error
+    except Exception as error:  # the template's expressions are foreign code: whatever one raises is its own mistake
+        raise CandidateError(f"files: {name}: {type(error).__name__}: {error}") from error
 
 
 @cache

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +42,21 @@ def command_template(candidate: Candidate, node: str, name: str) -> tuple[str, .
     return template
 
 
+_PIPES_END_WITHIN_S = 1.0
+"""Real seconds to wait for the end of a killed command's pipes."""
+
+
 async def run_command(
     node: str, name: str, argv: Sequence[str], *, within: float, environment: Mapping[str, str] | None = None
 ) -> str:
     """Run a command to its end and return its stdout; `node` and `name` (of the command) are for the errors.
 
-    Without `environment` the command has that of the harness. `within` limits, in real seconds, the time until its
-    stdout and stderr end, which processes that it leaves running may keep open; its exit is waited for after that.
+    Without `environment` the command has that of the harness. `within` limits, in real seconds, the time until it has ended and its
+    stdout and stderr are closed, which processes that it leaves running may keep open. After that, or when the caller is
+    cancelled, its process group is killed; processes that it leaves behind when it ends in time go on.
 
     Raises NodeError when it cannot be started, takes too long or prints more than MAX_OUTPUT, CommandFailed when its
-    exit code is not 0. If the command itself is still running then, it is killed with its process group.
+    exit code is not 0.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -60,17 +66,24 @@ async def run_command(
         raise NodeError(node, name, f"{argv[0]}: {error.strerror}") from error
     assert process.stdout is not None
     assert process.stderr is not None
+    code = None
     try:
-        async with asyncio.timeout(within), asyncio.TaskGroup() as group:
-            stdout = group.create_task(_read(process.stdout))
-            stderr = group.create_task(_read(process.stderr))
-        code = await process.wait()
+        async with asyncio.timeout(within):
+            async with asyncio.TaskGroup() as group:
+                stdout = group.create_task(_read(process.stdout))
+                stderr = group.create_task(_read(process.stderr))
+            code = await process.wait()
     except TimeoutError:
         raise NodeError(node, name, f"{argv[0]} had not ended after {within:g} s") from None
     finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
+        if code is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+            # Its pipes end with the last process that had them; one that has left the group may have them for longer.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PIPES_END_WITHIN_S):
+                    await asyncio.gather(_read(process.stdout), _read(process.stderr))
     return checked_output(node, name, argv, code, stdout.result(), stderr.result())
 
 

@@ -105,6 +105,11 @@ def test_each_form_of_a_candidate_s_name_finds_its_candidate(tmp_path: Path):
     assert image.kind == "docker"
     assert image.container is not None
     assert image.container.image == "mine:1.2"
+    digest = f"registry.test/mine@sha256:{'a' * 64}"
+    long = find_candidate(f"docker:{digest}", SHIPPED)
+    assert long.container is not None
+    assert long.container.image == digest
+    assert long.name.startswith("registry.test-mine-sha256-aaaa")
     remote = find_candidate("tcp:127.0.0.1:2525", SHIPPED)
     assert remote.kind == "remote"
     assert remote.addresses["frontend"].port == 2525
@@ -125,7 +130,17 @@ def test_a_file_may_have_a_plus_in_its_name(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "word", ["no-such-server", "tcp:nowhere", "tcp:host:0", "docker:", "remote:reference", "mine+defect", "./none.yaml"]
+    "word",
+    [
+        "no-such-server",
+        "tcp:nowhere",
+        "tcp:host:0",
+        "docker:",
+        "docker:_x",
+        "remote:reference",
+        "mine+defect",
+        "./none.yaml",
+    ],
 )
 def test_words_that_name_no_candidate_are_refused(word: str):
     with pytest.raises(CandidateError, match="--candidate"):
@@ -158,6 +173,10 @@ def test_an_error_in_a_file_template_is_reported_with_its_place():
         render_file("main.cf", "{{ nonsense }}", {}, {})
     with pytest.raises(CandidateError, match=r"files: main\.cf:2: "):
         render_file("main.cf", "\n{% if %}", {}, {})
+    with pytest.raises(CandidateError, match=r"files: main\.cf: TypeError: "):
+        render_file("main.cf", "{{ seconds('soon') }}", {}, {})
+    with pytest.raises(CandidateError, match=r"files: main\.cf: ZeroDivisionError: "):
+        render_file("main.cf", "{{ 1 / node.zero }}", {"zero": 0}, {})
 
 
 BASE = """

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
+import select
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +26,34 @@ def test_a_command_that_prints_more_than_the_limit_is_an_error_of_the_node(monke
     assert output(1000) == "x" * 1000
     with pytest.raises(NodeError, match="mbx1: inspect: .* printed more than 1000 octets"):
         output(1001)
+
+
+def ends(pid: int) -> bool:
+    """Wait for the end of a process, which may be a zombie then; return False if it has not ended after half a minute."""
+    try:
+        end = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([end], [], [], 30)[0])
+    finally:
+        os.close(end)
+
+
+CLOSES_ITS_OUTPUT = "import os, time; os.close(1); os.close(2); time.sleep(60)"
+LEAVES_A_CHILD = (
+    "import os, subprocess; print(subprocess.Popen(['sleep', '60']).pid, file=open(os.environ['PIDS'], 'w'))"
+)
+
+
+@pytest.mark.parametrize("program", [CLOSES_ITS_OUTPUT, LEAVES_A_CHILD])
+def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(program: str, tmp_path: Path):
+    environment = {**os.environ, "PIDS": str(tmp_path / "pids")}
+    argv = [sys.executable, "-S", "-c", program]
+    with pytest.raises(NodeError, match="mbx1: inspect: .* had not ended after 1 s"):
+        asyncio.run(run_command("mbx1", "inspect", argv, within=1, environment=environment))
+    if program == LEAVES_A_CHILD:
+        assert ends(int((tmp_path / "pids").read_text()))
 
 
 @pytest.mark.parametrize(
