@@ -281,9 +281,9 @@ class SmtpClient:
         """Begin TLS after 220 to STARTTLS. Raises SessionLost if the handshake fails, or octets came behind the 220."""
         assert self._reader is not None
         assert self._writer is not None
-        if await has_unread_octets(self._reader):
-            raise SessionLost("no TLS: the server sent octets behind its 220")
         try:
+            if await has_unread_octets(self._reader):
+                raise SessionLost("no TLS: the server sent octets behind its 220")
             async with asyncio.timeout(self._duration(COMMAND_TIMEOUT)):
                 await self._writer.start_tls(context, server_hostname="localhost")
         except (OSError, TimeoutError) as error:

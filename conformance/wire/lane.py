@@ -165,9 +165,9 @@ class Lane:
     def enqueue_end(self, how: Literal["fin", "reset"]) -> None:
         """Queue the end of the source's stream after everything that it sent, and process the queue.
 
-        The octets of an unfinished line are queued before FIN, also in a lane that discards, and are lost with RST.
+        The octets of an unfinished line are queued before FIN, but not in a lane that discards, and are lost with RST.
         """
-        if how == "fin" and (rest := self._observer.unparsed(self)[self._written_early :]):
+        if how == "fin" and not self.discarding and (rest := self._observer.unparsed(self)[self._written_early :]):
             self.enqueue(RawOctets(rest))
         self.enqueue(EndOfStream(how))
         self.process_queue()

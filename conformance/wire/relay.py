@@ -243,7 +243,7 @@ class Relay:
     def mute(self) -> None:
         """Discard all octets of both directions from now on, and leave the connections open.
 
-        A FIN still passes, and before it an unfinished line of its sender (`Lane.enqueue_end`).
+        A FIN still passes.
         """
         self.to_server.discard_all()
         self.to_client.discard_all()

@@ -137,9 +137,9 @@ async def _start_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    if await has_unread_octets(reader):
-        return "expected TLS, but the server sent octets behind its 220"
     try:
+        if await has_unread_octets(reader):
+            return "expected TLS, but the server sent octets behind its 220"
         async with asyncio.timeout(limit):
             await writer.start_tls(context)
     except (OSError, TimeoutError) as error:

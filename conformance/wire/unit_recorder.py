@@ -68,7 +68,7 @@ class UnitRecorder:
         A command of `ABORTS_CONTENT` discards an unfinished content, which is then not recorded.
         """
         if unit.verb in ABORTS_CONTENT:
-            self._digester = None
+            self._digester, self.content_octets = None, 0
         if REDACTED in unit.line:
             self._recorder.secrets.add_from_auth_line(unit.raw, self.session)
         self._recorder.record(

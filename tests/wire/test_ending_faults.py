@@ -145,6 +145,22 @@ def test_mute_at_connect_sends_nothing_until_the_client_leaves() -> None:
     run(test)
 
 
+def test_the_end_of_a_muted_session_brings_no_unfinished_line() -> None:
+    async def test(world: World) -> None:
+        world.arm("mute", at="MAIL")
+        client = await world.connect_greeted()
+        client.write(b"MAIL FROM:<x@y>\r\n")
+        await world.wait_for_event(FaultFired)
+        before = world.server.octets
+        client.write(b"RCPT TO:<secret")
+        await world.wait_round_trip()
+        client.transport.write_eof()
+        assert await world.server.wait_closed() == "fin"
+        assert world.server.octets == before
+
+    run(test)
+
+
 def test_healing_resets_a_muted_session() -> None:
     async def test(world: World) -> None:
         world.arm("mute", at="MAIL")
