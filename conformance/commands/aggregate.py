@@ -35,7 +35,7 @@ def aggregate_runs(
 
     `master` is Spark's master URL, `conf` has settings as `key=value`, `fail_on` is a list such as `regression,flaky`.
     `write` writes the pages and returns the path of the first; None: the page with all tables.
-    Returns 1 when there is anything that `fail_on` names, 2 when the runs or options cannot be used, or without Spark
+    Returns 1 when there is anything that `fail_on` names, 2 when the runs or options cannot be used, Spark fails, or without Spark
     or Java, else 0.
     """
     try:
@@ -43,6 +43,7 @@ def aggregate_runs(
         from conformance.spark.find_java import JavaMissing
         from conformance.spark.gateway import JavaEnded
         from conformance.spark.master import MasterUnreachable
+        from conformance.spark.session import SparkFailed
     except ModuleNotFoundError as error:
         return report_missing_package(error.name, "spark")
     if find_spec("pyspark") is None:  # importing it takes a second, and is done while Java starts
@@ -61,7 +62,7 @@ def aggregate_runs(
             make_jvm_cache=make_jvm_cache,
             write_page=write or partial(write_page, out),
         )
-    except (RunDirectoryError, JavaMissing, JavaEnded, MasterUnreachable, ValueError) as error:
+    except (RunDirectoryError, JavaMissing, JavaEnded, MasterUnreachable, SparkFailed, ValueError) as error:
         typer.echo(error, err=True)
         return 2
     typer.echo(

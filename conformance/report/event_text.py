@@ -45,16 +45,16 @@ def format_moment(seconds: float) -> str:
 def rounded_duration(seconds: float) -> str:
     """Return a duration in seconds as text: `2 h 58 m`, `1 d 4 h`, `12.5 s`.
 
-    The text has its two largest units that are not 0; smaller ones are cut off.
+    The seconds are rounded to tenths. The text has its two largest units that are not 0; smaller ones are cut off.
     """
     parts: list[str] = []
-    rest = seconds
+    rest = round(seconds, 1)
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         count, remainder = divmod(rest, size)
         if count:
             parts.append(f"{count:.0f} {unit}")
             rest = remainder
-    if rest >= 0.05 or not parts:
+    if round(rest, 1) or not parts:
         parts.append(f"{round(rest, 1):g} s")
     return " ".join(parts[:2])
 

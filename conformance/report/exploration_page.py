@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from conformance.clocks import CLOCKS
 from conformance.report.rendering import render_page
 from conformance.requirements.catalogue import catalogue
 from conformance.results.exploration import METHODS, ExplorationHeader, ExplorationSummary, FindingRecord
@@ -116,14 +117,17 @@ def _facts(header: ExplorationHeader, plans: int) -> Mapping[str, str]:
 
 
 def _command(header: ExplorationHeader, plans: int) -> str:
-    """Return the command, quoted for a shell, that runs the same `plans` plans again, into another directory.
-
-    The command does not state the scale of the clock.
-    """
+    """Return the command, quoted for a shell, that runs the same `plans` plans again, into another directory."""
     method = ["--random"] if header.method == "random" else ["--sweep", header.method.removeprefix("sweep-")]
     words = ["conformance", "explore", *method, *header.scenarios, "--candidate", header.candidate.name]
     numbers = ["--seed", str(header.seed), "--plans", str(plans)]
-    return shlex.join([*words, "--clock", header.clock, *numbers, "--out", f"{header.exploration}-again"])
+    return shlex.join([*words, *_clock_words(header), *numbers, "--out", f"{header.exploration}-again"])
+
+
+def _clock_words(header: ExplorationHeader) -> list[str]:
+    """Return the options of `conformance explore` and `run` for the clock, and for the scale of one that has it."""
+    scale = ["--scale", f"{header.scale:g}"] if CLOCKS[header.clock].scaled else []
+    return ["--clock", header.clock, *scale]
 
 
 def _finding(record: FindingRecord, header: ExplorationHeader, files: Mapping[str, str]) -> ShownFinding:
@@ -138,6 +142,9 @@ def _finding(record: FindingRecord, header: ExplorationHeader, files: Mapping[st
         reduced=ShownPlan(record.file, record.size.text, tuple(files[record.file].splitlines())),
         original=ShownPlan(record.original, record.original_size.text, tuple(files[record.original].splitlines())),
         repeat=shlex.join(
-            ["conformance", "run", f"{header.exploration}/{record.file}", "--candidate", header.candidate.name]
+            [
+                *("conformance", "run", f"{header.exploration}/{record.file}", "--candidate", header.candidate.name),
+                *_clock_words(header),
+            ]
         ),
     )

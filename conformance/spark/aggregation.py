@@ -190,7 +190,7 @@ def _naming_damage(runs: Sequence[Path], warehouse: Warehouse) -> Iterator[None]
     """Turn an error of the block that a damaged file caused into a RunDirectoryError that names the file.
 
     After such an error all tables of the runs and of the warehouse are read to find that file; where none is damaged, the
-    error is raised as it is. So are a full disk or the like, which is not damage, and `SparkFailed`.
+    error is raised as it is. So are a full disk or the like, which is not damage.
     """
     try:
         yield
@@ -198,7 +198,9 @@ def _naming_damage(runs: Sequence[Path], warehouse: Warehouse) -> Iterator[None]
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        file_errors = (PySparkException, Py4JError, pa.ArrowException, OSError, UnicodeDecodeError)
+        from conformance.spark.session import SparkFailed
+
+        file_errors = (SparkFailed, PySparkException, Py4JError, pa.ArrowException, OSError, UnicodeDecodeError)
         if not isinstance(error, file_errors) or shortage_of(error):  # a full disk is not damage
             raise
         check_tables(find_directories(runs).runs)

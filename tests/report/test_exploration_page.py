@@ -21,6 +21,15 @@ def test_the_reduced_plan_and_the_plan_as_it_was_run_come_before_all_else() -> N
     assert "<b>RL-ACK-01</b> A message acknowledged with 250 after its final dot" in page
 
 
+def test_the_commands_that_repeat_it_name_its_clock_and_the_scale_of_one_that_has_it() -> None:
+    scaled = header().model_copy(update={"clock": "scaled", "scale": 60.0})
+    for made, words in ((header(), "--clock virtual"), (scaled, "--clock scaled --scale 60")):
+        page = exploration_page(made, summary(finding()), FILES)
+        assert re.search(rf"conformance explore [^<]* {words} --seed", page)
+        assert re.search(rf"conformance run [^<]* {words}(?! --)", page)
+    assert "--scale" not in exploration_page(header(), summary(finding()), FILES)
+
+
 def test_what_a_server_may_have_written_is_escaped() -> None:
     page = exploration_page(header(), summary(finding(), unfinished={"<b>\x1b": 1}, pruned={"<i>": 2}), FILES)
     assert page.count("<script>") == 1
