@@ -66,7 +66,11 @@ def independently_violated(
         for check, row in failed:
             held = frozenset(other for other in rows.prerequisites(row) if (check, other) in passed)
             found[check, row] = found.get((check, row), frozenset()) | held
-    return {key[1]: held for key, held in found.items() if held and key not in passed_anywhere}
+    violated: dict[str, frozenset[str]] = {}
+    for (check, row), held in found.items():
+        if held and (check, row) not in passed_anywhere:
+            violated[row] = violated.get(row, frozenset()) | held  # of each check that shows it
+    return violated
 
 
 def _check_and_row(verdict: Verdict) -> tuple[str, str]:

@@ -171,7 +171,8 @@ def read_cell(path: Path, *, unparsed: re.Pattern[bytes] | None = None) -> Store
         except ValidationError as error:
             damage.append(Damage(path, number, _error_text(error)))
     if header is None:
-        why = damage[0].why if damage and damage[0].line == 1 else "the file is empty"
+        missing = "it has no header line" if events or verdicts or footer or damage else "the file is empty"
+        why = damage[0].why if damage and damage[0].line == 1 else missing
         raise CellUnreadable(path, why)
     return StoredCell(
         path=path,

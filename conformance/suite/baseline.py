@@ -280,7 +280,7 @@ def draft_entries(
 
     One entry stands for a whole scenario if all of its cells that were run failed for one reason, and were all known with one
     comment or all not known. Entries of the earlier baselines are added if none of their cells was run, or if they are about a
-    race that did not fail now. A cell that was not applicable was not run.
+    race that none of their cells lost now. A cell that was not applicable was not run.
     """
     ran: dict[tuple[str, str], list[DraftCell]] = defaultdict(list)
     for cell in cells:
@@ -301,7 +301,7 @@ def draft_entries(
             for cell, _, fields in explained:
                 entries[candidate].append({"scenario": scenario, "axes": dict(cell.axes), **reason, **fields})
     for candidate, baseline in (baselines or {}).items():
-        entries[candidate] += _carried_over(baseline, ran, entries[candidate])
+        entries[candidate] += _carried_over(baseline, ran)
     return {candidate: known for candidate, known in entries.items() if known}
 
 
@@ -324,17 +324,15 @@ def _find_explanation(
     return True, before.model_dump(include={"comment", "sometimes"}, exclude_none=True)
 
 
-def _carried_over(
-    baseline: Baseline, ran: Mapping[tuple[str, str], list[DraftCell]], entries: Iterable[Mapping[str, object]]
-) -> Iterator[dict[str, object]]:
-    """Yield, as fields of a draft, the earlier entries whose cells were not run, and those about a race that did not fail now.
+def _carried_over(baseline: Baseline, ran: Mapping[tuple[str, str], list[DraftCell]]) -> Iterator[dict[str, object]]:
+    """Yield, as fields of a draft, the earlier entries whose cells were not run, and those about a race that none of them lost now.
 
-    `ran` has the cells that were run, by candidate and scenario; `entries` are those drafted for the candidate.
+    `ran` has the cells that were run, by candidate and scenario.
     """
-    drafted = {(entry["scenario"], entry["check"], entry["requirement"]) for entry in entries}
     for known in baseline.known:
         cells = [cell for cell in ran.get((baseline.candidate, known.scenario), ()) if known.covers(cell)]
-        if not cells or (known.sometimes and (known.scenario, known.check, known.requirement) not in drafted):
+        reason = known.check, known.requirement
+        if not cells or (known.sometimes and not any(reason in _failures_by_reason(cell) for cell in cells)):
             yield known.model_dump(exclude_defaults=True)
 
 

@@ -78,6 +78,17 @@ def test_a_row_is_independently_violated_if_its_prerequisite_holds_in_the_same_e
     assert independently_violated([[BROKEN, HELD]]) == {"SR-ENA-01": frozenset({"SR-CRE-01"})}
 
 
+def test_what_several_checks_have_seen_to_hold_is_united():
+    rows = sorted(catalogue().prerequisites("SR-MNT-04"))[:2]
+    assert len(rows) == 2
+    cells = [
+        [said(Outcome.FAIL, "SR-MNT-04", check=check), said(Outcome.PASS, row, check=check)]
+        for check, row in zip(("expect.shadow", "expect.queue"), rows, strict=True)
+    ]
+    for ordered in (cells, cells[::-1]):
+        assert independently_violated(ordered) == {"SR-MNT-04": frozenset(rows)}
+
+
 @pytest.mark.parametrize(
     "cells",
     [

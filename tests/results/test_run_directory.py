@@ -102,6 +102,10 @@ def test_a_cell_without_a_header_cannot_be_read_but_its_run_can(tmp_path: Path) 
     torn.write_bytes(b"")
     with pytest.raises(CellUnreadable, match=":1: the cell's header"):
         read_cell(torn)
+    whole = plain(write_cell(tmp_path / "other")).partition(b"\n")[2]
+    (tmp_path / "headless.jsonl").write_bytes(whole)
+    with pytest.raises(CellUnreadable, match="it has no header line"):
+        read_cell(tmp_path / "headless.jsonl")
     run = read_run(tmp_path)
     damage: list[Damage] = []
     assert len(list(run.cells(damage))) == 1

@@ -163,6 +163,18 @@ def test_an_entry_about_a_race_is_not_stale_when_the_cell_passes(tmp_path: Path)
     assert not compare_with_baseline(baseline, _Cell(), Outcome.FAIL, (wrong, failed("more", "RL-Y"))).known
 
 
+def test_an_entry_about_a_race_is_kept_when_another_cell_fails_for_the_same_reason(tmp_path: Path):
+    race = "    axes: {at: RCPT}\n    sometimes: whether the kill comes between two files\n"
+    (tmp_path / "mine.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends") + race, "utf-8")
+    wrong = failed("expect.delivered", "RL-ACK-01")
+    cells = [draft_cell({"at": "RCPT"}), draft_cell({"at": "DATA"}, wrong), draft_cell({"at": "dot"})]
+    entries = draft_entries(cells, read_baselines([str(tmp_path)]))["mine"]
+    assert [(entry["axes"], "sometimes" in entry) for entry in entries] == [
+        ({"at": "DATA"}, False),
+        ({"at": "RCPT"}, True),
+    ]
+
+
 def test_two_baselines_of_one_candidate_are_refused(tmp_path: Path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends"), "utf-8")
