@@ -90,7 +90,7 @@ class DockerNode(ManagedNode, kind="docker"):
         container = DockerFields.of(candidate).container
         if candidate.check_availability().missing or container is None:
             return candidate.version
-        engine = Engine(candidate.name, Path())  # nothing is made, so no directory becomes a label
+        engine = await Engine.connect(candidate.name, Path())  # nothing is made, so no directory becomes a label
         try:
             image = await engine.image(container.image)
         finally:
@@ -107,7 +107,7 @@ class DockerNode(ManagedNode, kind="docker"):
         The place's `resources` are the engine and the network, which `create` takes from there and `exit_stack` releases. No
         port is leased.
         """
-        engine = Engine(server.name, directory)
+        engine = await Engine.connect(server.name, directory)
         exit_stack.callback(engine.close)
         network = await engine.make_network()
         exit_stack.push_async_callback(engine.call, "network", network.remove)

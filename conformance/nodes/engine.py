@@ -73,10 +73,20 @@ class Engine:
     A `stage` is what the caller is doing (`start`, `kill`); it is only for the text of a NodeError.
     """
 
-    def __init__(self, node: str, directory: Path) -> None:
+    def __init__(self, node: str, directory: Path, client: Any) -> None:
+        """Use the SDK's `client`; `connect` makes both."""
         self._node = node
         self._directory = directory
-        self._client: Any = docker.from_env(timeout=_MAX_CALL_S)
+        self._client = client
+
+    @classmethod
+    async def connect(cls, node: str, directory: Path) -> "Engine":
+        """Connect to the engine, which asks it for its version. Raises NodeError when it refuses or does not answer."""
+        try:
+            client = await asyncio.to_thread(docker.from_env, timeout=_MAX_CALL_S)
+        except (docker.errors.DockerException, requests.RequestException) as error:
+            raise NodeError(node, "connect", f"the Docker engine: {error_text(error)}") from error
+        return cls(node, directory, client)
 
     @property
     def api(self) -> Any:

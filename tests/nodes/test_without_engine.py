@@ -1,16 +1,31 @@
 """Containers without an engine: the message of the cell, and what the image of the reference is made of."""
 
+import asyncio
 import json
 import tomllib
 from pathlib import Path
 
+import docker
 import pytest
 
 from conformance.candidates.description import REFERENCE, read_description
+from conformance.nodes.contract import NodeError
+from conformance.nodes.engine import Engine
 from tests.nodes.images import REFERENCE as PLACE
 from tests.nodes.images import ROOT, WAITS
 from tests.results.stored import plain
 from tests.suite.helpers import conformance_command
+
+
+def test_an_engine_that_is_gone_when_it_is_needed_is_an_error_of_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(**settings: object) -> None:
+        raise docker.errors.DockerException("connection refused")
+
+    monkeypatch.setattr(docker, "from_env", refuse)  # the SDK leaves a socket open when its first request fails
+    with pytest.raises(NodeError, match="mta1: connect: the Docker engine: connection refused"):
+        asyncio.run(Engine.connect("mta1", tmp_path))
 
 
 @pytest.mark.integration

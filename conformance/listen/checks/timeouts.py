@@ -99,7 +99,11 @@ def last_wait(
     elif answered - 1 < len(sent):
         first = sent[answered - 1]
         awaited, start = (first.verb, first.t) if isinstance(first, Command) else ("CONTENT", first.t)
-    elif session.exchanges and session.exchanges[-1].command.verb == "DATA" and "body" in fault.detail:
+    elif (
+        session.exchanges
+        and session.exchanges[-1].command.verb == "DATA"
+        and "of the body" in fault.detail.partition(":")[0]
+    ):
         awaited, start = "BLOCK", fault.t
     else:
         return None

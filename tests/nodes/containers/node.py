@@ -32,7 +32,7 @@ def candidate(image: str, program: str = programs.GREETS, **changes: object) -> 
 @asynccontextmanager
 async def node_of(what: Candidate, directory: Path) -> AsyncIterator[tuple[DockerNode, list[str | None]]]:
     """Yield a node of the docker kind, and the list of its addresses; None where it had none."""
-    engine = Engine("mta1", directory)
+    engine = await Engine.connect("mta1", directory)
     network = await engine.make_network()
     moves: list[str | None] = []
     node = DockerNode("mta1", what, directory, engine, network, moves.append)
