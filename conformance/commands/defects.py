@@ -1,7 +1,7 @@
 """`conformance defects`: runs the corpus on the reference with each of its defects, and prints which checks catch it.
 
 A *defect* is a deliberate mistake in the reference. It is *caught* when a check fails and blames the requirement that
-the defect breaks. A *trial* is one cell, run with one defect.
+the defect breaks. A *trial* is one cell, run with one defect, or with none. Defects that need failing disks are not tried.
 """
 
 import difflib
@@ -143,7 +143,7 @@ def _declared_checks() -> list[str]:
 
 
 def _lines_of(defects: Iterable[Defect], text: str) -> str:
-    """Return the lines of a page that begin with the name of one of the defects, sorted."""
+    """Return, sorted, the table rows about these defects in the page `text`: what `--check` compares of a sample."""
     begins = tuple(f"| `{defect.name}` |" for defect in defects)
     return "\n".join(sorted(line for line in text.splitlines() if line.startswith(begins)))
 

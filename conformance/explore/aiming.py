@@ -1,11 +1,13 @@
-"""Draws faults for a scene, at moments at which something happens in its run without faults, so that they fire.
+"""Draws faults for a scene, at moments at which something happens in a run of it, so that they fire.
+
+The run is that without faults, and for replacements of faults that did not fire that with the faults drawn first. Without
+`Bias.aimed` faults are drawn for any time instead.
 
 Theory of operation
 -------------------
 A fault of a session is armed shortly before the moment that it is meant for: a second before, or right before the step during
 which everything happens at once. Its `nth` counts from there. An earlier fault of the same plan may change what happens before,
-but seldom that something of the kind happens. Servers go down at a point of the protocol, or within a second of a moment at which
-a server acts by itself, such as a heartbeat; they come back after a time drawn from the timers in force.
+but seldom that something of the kind happens. Servers go down at a point of the protocol, or within a second of one; they come back after a time drawn from the timers in force.
 
 `random_plans` draws the faults of each plan here. A *point* is the n-th time that something passes on a link (`points`), an
 *action* the content of a step of the scenario language. Times are documented seconds since the cell began.
@@ -74,6 +76,7 @@ class Aim:
     def __init__(self, rng: random.Random, scene: Scene, events: Sequence[AnyEvent], bias: grammar.Bias) -> None:
         """Collect the beginnings of the steps, the protocol points before the last step's end, and when each server was down.
 
+        `events` is the history of the run. Of `bias` only `aimed` counts.
         A server that came back only after the last step counts as down without end.
         """
         steps = [event for event in events if isinstance(event, StepEvent)]

@@ -3,7 +3,8 @@
 `injections_at` enumerates them; each that has the same effect as another, or no meaning at its point, comes with the reason to
 leave it out. A *unit* is what passes a link or is broken as a whole: a command, a reply, a part of a body, the final dot. The name of
 a fault says when it acts: `before` the unit passes, when the other end has `heard` it, `after` its reply has arrived at the link, or
-when the reply was passed on (`answered`). `sweep` puts each fault into a plan of its own. A server that is *away* stays so for
+when the reply was passed on (`answered`); with a code (`answered 451`) the harness answers in the server's place. `sweep` puts each
+fault into a plan of its own, `sweep_pairs` two into one. A server that is *away* stays so for
 more than 3 hours of documented time; a stall and a *frozen* node last 20 minutes.
 """
 
@@ -52,7 +53,11 @@ class Injection:
         return f"{self.point.text} {self.node} {self.kind}" if self.node else f"{self.point.text} {self.kind}"
 
     def arm(self, name: str) -> Action:
-        """Return the step that arms it, to be put before the scenario's steps; a fault of the session gets the name `name`."""
+        """Return the step that arms it, to be put before the scenario's steps; a fault of the session gets the name `name`.
+
+        A server goes away when its reply has arrived at the link, before that passes it on (`arrived`); a client when the reply was
+        passed to it. Such a moment counts over all listeners.
+        """
         point = self.point
         if not self.node:
             where = {"as": name, "from": point.client, "to": point.server, "listener": point.listener, "nth": point.nth}

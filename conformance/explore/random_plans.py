@@ -1,6 +1,7 @@
 """Random plans: a scene is drawn and run without faults, then faults are drawn for the moments of that run.
 
-The plan with number n depends on the seed and n alone, so that it is the same in any process. At the end of each plan faults
+The plan is then run with its faults, and those that do not fire are replaced by others, drawn for that run. The plan with number n
+depends on the seed, n, the bias, the candidates and the settings alone, so that it is the same in any process. At the end of each plan faults
 are healed, servers are started, and the drain waits until all mail is accounted for.
 """
 
@@ -52,9 +53,9 @@ class RandomPlans(Sequence[Plan]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Plan]: ...
     def __getitem__(self, index: int | slice) -> Plan | Sequence[Plan]:
-        """Draw the plan with this number, or those of a slice; each is run for that, which blocks.
+        """Draw the plan with this number, or those of a slice. Each takes two to four runs, which block; nothing is kept.
 
-        Raises IndexError, also for a negative number.
+        Raises IndexError for a number that is negative or too large; a slice may count from the end.
         """
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(self._number))]

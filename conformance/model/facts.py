@@ -228,10 +228,10 @@ class Facts:
     # ---- parameters
 
     def parameter(self, server: str, name: str, n: int) -> JsonValue:
-        """Return the value of a transport parameter that is in force on a server at event `n`.
+        """Return the value of a transport parameter that is in force on a server just before event `n`.
 
         Without a value from the topology or an accepted configuration it is the documented default; changes that the server
-        refused are left out. Raises KeyError for an unknown parameter.
+        refused are left out. Raises KeyError for an unknown parameter that the topology does not set, and for an unknown server.
         """
         return parameter_at(self.context, server, name, n)
 

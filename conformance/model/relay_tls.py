@@ -39,9 +39,10 @@ _EXTENSIONS = {
 
 
 def _secured_talks(facts: Facts) -> Iterator[tuple[Talked, list[TalkExchange], TalkExchange, list[TalkExchange]]]:
-    """Yield each conversation with a server under test in which TLS began.
+    """Yield each conversation with a server under test in which STARTTLS was answered with 220.
 
-    Each comes with what was said before, the exchange of STARTTLS, and what was said within TLS.
+    Each comes with what was said before, the exchange of STARTTLS, and what came after it: within TLS, unless that failed (then
+    the exchange `(TLS)`).
     """
     for event in facts.trace.events_of(Talked):
         if not facts.is_tested_server(event.server):

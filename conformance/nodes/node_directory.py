@@ -131,7 +131,8 @@ class NodeDirectory:
     def placeholders(self) -> dict[str, str]:
         """The value of each placeholder that commands and files of the description may contain, without braces.
 
-        Listeners and the next hop are those of the document written last, so they are missing before the first.
+        Paths are as the node sees them, in a container or private root. Listeners and the next hop are those of the document written
+        last, so they are missing before the first; the next hop is that of the route for all domains, and missing without one.
         """
         listeners = self.configuration.get("listeners", {})
         seen_as = self._seen_as or self.directory

@@ -44,7 +44,7 @@ class PortLeases:
         raise OSError(f"no loopback port between {FIRST} and {LAST} is free")
 
     def lease_name(self, name: str) -> bool:
-        """Lease a name until `release`; return False when any process, this one included, has leased it already."""
+        """Lease a name until `release`; return False when any process, this one included, has leased it already, or it cannot be bound."""
         held = _bind_name(name)
         if held is not None:
             self._names.append(held.detach())
@@ -74,7 +74,7 @@ class PortLeases:
 
 
 def _bind_name(name: str) -> socket.socket | None:
-    """Return an abstract Unix socket bound to a name, or None when another socket has the name."""
+    """Return an abstract Unix socket bound to a name, whose first octets count; None when another has it, or for another OSError."""
     held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         held.bind(f"\0conformance-{name}"[:108])  # as long as the name of a Unix socket can be

@@ -102,7 +102,7 @@ def coverage_curve(curve: tuple[tuple[int, int], ...]) -> Curve | None:
 
 
 def _facts(header: ExplorationHeader, plans: int) -> Mapping[str, str]:
-    """Return label -> text of what identifies an exploration of `plans` plans."""
+    """Return label -> text: what was explored and how, when it began, the real time that its `plans` plans took, and the command."""
     return {
         "candidate": f"{header.candidate.name} {header.candidate.version} ({header.candidate.kind})",
         "plans": METHODS[header.method],
@@ -110,7 +110,7 @@ def _facts(header: ExplorationHeader, plans: int) -> Mapping[str, str]:
         "seed": str(header.seed),
         "clock": header.clock_text,
         "began": header.started,
-        "time for its plans": f"{header.seconds:.0f} s",
+        "time its plans took": f"{header.seconds:.0f} s",
         "harness": header.harness,
         "repeat it": _command(header, plans),
     }

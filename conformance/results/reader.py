@@ -139,8 +139,8 @@ def read_run(run_dir: Path) -> StoredRun:
 def read_cell(path: Path, *, unparsed: re.Pattern[bytes] | None = None) -> StoredCell:
     """Return the cell in a file; lines that cannot be read are in its `damage`.
 
-    Consecutive lines that match the pattern `unparsed` are not parsed but returned in `StoredCell.unparsed`: parsing
-    events takes nine tenths of the time. Raises CellUnreadable where the header cannot be read, SchemaTooNew; OSError where the
+    Whole lines, one or more, that the pattern `unparsed` matches from the beginning of a line are not parsed but returned in
+    `StoredCell.unparsed`: parsing events takes nine tenths of the time. Raises CellUnreadable where the header cannot be read, SchemaTooNew; OSError where the
     machine ran out of a resource.
     """
     header: CellHeader | None = None

@@ -56,7 +56,10 @@ class OwnTimers(BaseModel):
 
     @property
     def placeholder_values(self) -> Mapping[str, Any]:
-        """The value of each placeholder; a server that never warns has no delay report until `NEVER_WARNED`."""
+        """The value of each placeholder: times in seconds, numbers of tries as `{min, max}`.
+
+        A server that never warns has no delay report until `NEVER_WARNED`.
+        """
         return {
             PREFIX + "tries-in-first-hour": self.tries_in_first_hour.model_dump(),
             PREFIX + "tries-in-half-a-day": self.tries_in_half_a_day.model_dump(),

@@ -1,6 +1,6 @@
 """Parse YAML 1.2 with anchors, aliases, merge keys and the standard tags, which descriptions and baselines may use.
 
-The limits on values and depth are those of scenarios; the value of an alias counts each time that it is used.
+The limit on depth is that of scenarios; the caller may raise that on values. The value of an alias counts each time that it is used.
 """
 
 from collections.abc import Mapping

@@ -13,7 +13,8 @@ come after all the commands, and transactions follow each other in one session. 
    key.
 
 In all of them -1 stands for "none" in an array of indices. Of the columns of events, `verb` is that of a command, `to`
-the verb that a reply answers, `operation` what either means for shadow redundancy, and `digest` describes a content.
+the verb that a reply answers, `operation` what either means for shadow redundancy, and `digest` describes a content. A *handshake* is
+the reply by which a server agrees to shadow redundancy in a session.
 """
 
 import re

@@ -5,7 +5,8 @@ How a cell is compared with its candidate's baseline (`compare_with_baseline`):
 - A failure that an entry matches is known: the cell ends as an expected failure (xfail), with the entry's comment.
 - An entry whose cell did not fail for its reason is stale, and makes the cell fail: the entry has to be removed.
 - An entry with `sometimes` is about a race of the candidate, and is never stale.
-- A failure that no entry matches is new, and the cell fails.
+- A failure that no entry matches is new, and the cell fails; one of a rule of the model about the requirement of a matching entry
+  is explained by that entry.
 - A cell that could not be judged is inconclusive: it never counts as the failure that was expected.
 - A failure in a cell that did not exist when the baseline was written is reported as known, under "new since VERSION".
 

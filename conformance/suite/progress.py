@@ -59,7 +59,7 @@ _TICK = 1.0
 
 
 LOG_INTERVAL = 25.0
-"""Seconds of real time between two lines of a log; on a busy machine they are at most 30."""
+"""Seconds of real time between two lines of a log; a busy machine may be later."""
 _LOG_WIDTH = 240
 
 
@@ -180,7 +180,10 @@ class Progress:
         return status_line(self._state(), self._terminal._tw.fullwidth - 1)
 
     def _state(self) -> ProgressState:
-        """Return the progress of this moment, and update since when concurrent cells run."""
+        """Return the progress of this moment, and update since when those cells run to which pytest has not come yet.
+
+        The hooks do that for the others. The caller holds the lock.
+        """
         now, running_cells = time.monotonic(), self._running_cells()
         for name in running_cells:
             if name not in self._reached:

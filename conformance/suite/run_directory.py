@@ -144,7 +144,7 @@ def timestamped_run_directory(start: Path, seed: int = 1) -> Path:
 
 
 def allure_results(config: pytest.Config) -> Path | None:
-    """Return the directory of Allure's results, None without `--alluredir`."""
+    """Return the directory of Allure's results, None where neither the user nor `conformance run` has set one (`--alluredir`)."""
     word = config.getoption("allure_report_dir", None)
     return Path(word).absolute() if word else None
 

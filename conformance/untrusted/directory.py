@@ -114,7 +114,7 @@ class UntrustedDirectory:
         """Return the descriptor of an existing directory below. Raises FileNotFoundError, NotADirectoryError also for a link."""
         handle = os.dup(self._handle)
         for part in _parts_of(path):
-            handle = _open_child(handle, part)
+            handle = _open_child(handle, part)  # which closes the one before
         return handle
 
     def _make_and_open(self, path: PurePosixPath, owner: Owner | None, mode: int | None) -> int:

@@ -10,7 +10,7 @@ Theory of operation
 Relays ask the injector at three points: for a new connection (`admit`), for each unit before it is forwarded
 (`intercept`), and for each unit whose octets were written (`after_write`). At each, the faults in force are tried in
 the order in which they were armed; each that acts at this point counts an occurrence, and the first that is due fires.
-Others that are due fire at their next occurrence.
+Others that are due fire at their next occurrence, unless the first is due then too.
 
 What stops a session does so by named holds: a lane with a hold forwards nothing, a relay with a hold on dialling does not
 connect to the server. Each fault, partition, frozen party and moment has a hold reason of its own, so several can hold one

@@ -1,4 +1,8 @@
-"""Every command in the documentation is run, page by page, in one folder, and ends with the exit code that the page states."""
+"""The commands of the documentation are run, page by page, in one folder, and end with the exit codes of the table here.
+
+Pages and commands that need more (a network, hours, two terminals) are run by tests and stages of their own: `ELSEWHERE` and
+`BY_THEMSELVES` name them.
+"""
 
 import io
 import re
@@ -89,7 +93,9 @@ def spark() -> Iterator[None]:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if commands(page) and name_of(page) not in BY_THEMSELVES], ids=name_of
 )
-def test_every_command_ends_with_the_expected_exit_code(page: Path, tmp_path: Path, request: pytest.FixtureRequest):
+def test_each_command_that_is_run_here_ends_with_the_expected_exit_code(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+):
     (tmp_path / "bin").mkdir()
     command_file = tmp_path / "bin" / "conformance"
     command_file.write_text(f'#!/bin/sh\nexec {sys.executable} -m conformance "$@"\n', "utf-8")

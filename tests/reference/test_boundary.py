@@ -39,3 +39,8 @@ def test_a_2010_hub_of_the_site_is_not_asked_for_a_shadow():
         ("hub1", True)
     ]
     assert members("dag-and-2010-hub", config.name, can_be_shadow_server) == {"mbx2"}
+    hub = next(peer for peer in config.peers if peer.generation == "ex2010")
+    without_dag = config.model_copy(update={"dag": None})  # then the site is the boundary
+    for peer in (hub, hub.model_copy(update={"role": "mailbox"})):  # else its role excludes it already
+        assert in_boundary(without_dag, peer)
+        assert not can_be_shadow_server(without_dag, peer)

@@ -1,6 +1,7 @@
 """`OWN_LOOP` runs a cell on a new loop, for callers without one; `SHARED_LOOP` on the loop of the caller."""
 
 import asyncio
+import inspect
 import threading
 
 import pytest
@@ -31,17 +32,13 @@ def test_own_loop_runs_in_the_callers_thread_without_a_running_loop() -> None:
 
 
 def test_a_coroutine_that_waits_for_the_callers_loop_is_refused_and_closed() -> None:
-    closed = []
-
     async def waits() -> None:
-        try:
-            await asyncio.sleep(0)
-        finally:
-            closed.append(True)
+        await asyncio.sleep(0)
 
+    coroutine = waits()
     with pytest.raises(RuntimeError, match="waited for the caller's loop"):
-        run_without_loop(waits())
-    assert closed == [True]
+        run_without_loop(coroutine)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
 def test_shared_loop_runs_on_the_callers_loop_and_calls_in_another_thread() -> None:

@@ -116,9 +116,14 @@ def test_refused_data_is_followed_by_commands() -> None:
     assert units[-2:] == [("command", "QUIT", "QUIT"), ("reply", "QUIT", 221, ("bye",), None)]
 
 
-@pytest.mark.parametrize("ending", [b"\n.\n", b"\r\n.\n", b"\n.\r\n", b"\r.\r", b"\r\n.\r", b"\r\n\x00.\r\n"])
-def test_only_crlf_dot_crlf_ends_the_content(ending: bytes) -> None:
-    inside = b"x" + ending + b"MAIL FROM:<smuggled@x>\r\n"
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"x\n.\n", b"x\r\n.\n", b"x\n.\r\n", b"x\r.\r", b"x\r.\n", b"x\r.\r\n", b"x\r\n.\r", b"x\r\n\x00.\r\n", b".\n", b".\r",
+    ],
+)  # fmt: skip
+def test_only_crlf_dot_crlf_ends_the_content(beginning: bytes) -> None:
+    inside = beginning + b"MAIL FROM:<smuggled@x>\r\n"
     units = parse((S, b"220 x\r\n"), (C, b"DATA\r\n"), (S, b"354 go\r\n"), (C, inside + b".\r\n"))
     assert units[-2:] == [("ContentPart", inside), ("end",)]
 

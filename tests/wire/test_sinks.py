@@ -160,6 +160,13 @@ def test_a_sink_knows_the_parameters_of_what_it_offers_only() -> None:
         for parameter in (b"NOTIFY=NEVER", b"ORCPT=rfc822;b@x"):
             refused = await talk(world, b"MAIL FROM:<a@x>\r\nRCPT TO:<b@x> " + parameter + b"\r\n")
             assert refused[-2:] == [("MAIL", 250), ("RCPT", 555)]
+        sink.keywords = ("DSN",)
+        assert (await talk(world, b"MAIL FROM:<a@x> BODY=8BITMIME\r\n"))[-1] == ("MAIL", 555)
+        without_body = lines.replace(b" BODY=8BITMIME", b"")
+        assert [code for _, code in (await talk(world, without_body))[-3:]] == [250, 250, 250]
+        sink.keywords = ("8BITMIME",)
+        assert (await talk(world, b"MAIL FROM:<a@x> BODY=8BITMIME\r\n"))[-1] == ("MAIL", 250)
+        assert (await talk(world, b"MAIL FROM:<a@x> RET=HDRS\r\n"))[-1] == ("MAIL", 555)
         sink.keywords = ("DSN", "8BITMIME")
         assert [code for _, code in (await talk(world, lines))[-3:]] == [250, 250, 250]
         offered = [reply.lines[1:] for reply in world.events(Reply) if reply.to == "EHLO"]

@@ -88,7 +88,8 @@ def last_wait(
     """Return what the client was waiting for at the end of a session in which `fault` held something back; None for nothing.
 
     `ended` is when the listener stopped. `early` is when the client sent octets although the reply to DATA was due, None if it
-    did not: what they mean cannot be known.
+    did not: they end the wait, as a client that gives up does. `Wait.awaited` is GREETING, a verb, CONTENT (the reply to the final
+    dot), or BLOCK: the listener stopped reading in the body.
     """
     contents = [event for event in trace.events_of(Content) if event.session == session.name]
     sent = sorted([*(x.command for x in session.exchanges), *contents], key=lambda event: event.n)

@@ -2,7 +2,7 @@
 
 A rule gets the scope and the `Site` (what all messages share: running servers, faults that are left), and yields each
 `ServerStep` that is permitted, with the site afterwards. The step's effect is a function that `search.py` applies to each
-message. Servers are numbers.
+message. A step's `cause` names what has gone wrong, as seen from a message. Servers are numbers.
 
 A `Custody` is one server's responsibility for a message: `copy` is what that server, the *primary*, has of it; `held` is, by
 number of the server, what each other server holds of it as its *shadow server*. HELD is a shadow that the primary knows of,

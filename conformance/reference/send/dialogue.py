@@ -49,9 +49,9 @@ class Dialogue(ABC):
         self.outcome_unknown = False
         self.server_ends_session = False
         self.sends_eight_bits_always = False
-        """Whether the server is sent eight-bit content even if it does not offer 8BITMIME."""
+        """Whether the server is sent eight-bit content even if it does not offer 8BITMIME; False but in a defect."""
         self.sends_utf8_always = False
-        """Whether the server is sent addresses and headers in UTF-8 even if it does not offer SMTPUTF8."""
+        """Whether the server is sent addresses and headers in UTF-8 even if it does not offer SMTPUTF8; False but in a defect."""
 
     # different in each protocol
 
@@ -148,8 +148,8 @@ class Dialogue(ABC):
 
         `extra` is appended to the parameters of MAIL, such as ` XSHADOW=id`. Raises SessionLost; `outcome_unknown` then says
         whether the server may have the message, and `refused` of the exception which recipients it had refused for good.
-        Eight-bit content is refused here, with nothing sent, if the server does not offer 8BITMIME, and so is what needs SMTPUTF8
-        if it does not offer that. Sets `server_ends_session`.
+        Eight-bit content is refused here, with nothing sent, if the server does not offer 8BITMIME, and so are recipients, or the
+        whole message, that need SMTPUTF8 if it does not offer that. Sets `server_ends_session` if anything was sent.
         """
         if refused := self._without_smtputf8(envelope, content):
             others = tuple(one for one in envelope.recipients if one not in refused)

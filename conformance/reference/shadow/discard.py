@@ -78,7 +78,10 @@ class DiscardStatus(Component):
         self._unconfirmed.difference_update(event.id for event in events)
 
     def drop_expired(self) -> None:
-        """Delete notifications older than ShadowMessageAutoDiscardInterval (SR-MNT-12), and set the alarm for the next expiry, if any."""
+        """Delete notifications older than ShadowMessageAutoDiscardInterval (SR-MNT-12), and set the alarm for the next expiry, if any.
+
+        `latest_due` is now, and a moment for timers that are early.
+        """
         for event in self.host.discards.notifications_queued_until(self.host.latest_due() - self.notification_lifetime):
             self.host.discards.remove_notification(event.id)
             self.host.log.warning("%s discard notification for %s expired", event.shadow_id, event.server)

@@ -257,7 +257,7 @@ class ShadowRedundancyManager(Component):
         self._set_alarm(primary)
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Promote the primary's shadows after a failed heartbeat, if no session has succeeded for ShadowResubmitTimeSpan (SR-MNT-09).
+        """Promote the primary's shadows after a failed heartbeat, if there was no contact for ShadowResubmitTimeSpan (SR-MNT-09).
 
         Else do nothing: the next heartbeat decides again.
         """

@@ -54,7 +54,10 @@ class TrackedTransport(asyncio.Transport):
         endpoint: Endpoint,
         server: Any = None,
     ) -> None:
-        """`endpoint` is that of `sock` in the tracker, `server` the asyncio.Server that accepted it, if one has."""
+        """Take over a connected socket; `start` calls connection_made.
+
+        `endpoint` is that of `sock` in the tracker, `server` the asyncio.Server that accepted it, if one has; it counts the connection.
+        """
         self._sock: socket.socket | None = sock
         super().__init__()
         self._loop = loop

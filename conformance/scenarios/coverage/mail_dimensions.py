@@ -118,7 +118,7 @@ def case_of_a_local_part(cell: Cell) -> bool:
 
 @detector
 def case_of_a_server_name(cell: Cell) -> bool:
-    """The name of a server is written in another letter case than its own: in a configuration, or by a client."""
+    """Configurations have the names of servers in upper case (`server-names: upper`), or a client says one in another letter case."""
     names = {server.name for server in cell.topology.servers}
     folded = {name.casefold() for name in names}
     said = [word for talk in actions(cell, Talk) for line in talk.lines for word in (line.say or "").split()]
