@@ -98,14 +98,13 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFi
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
-    """Deselect the cells that `--only` and `--requirement` exclude, and put long cells first; `items` is changed in place.
+    """Deselect the cells that `--only` and `--requirement` exclude; `items` is changed in place.
 
-    After all other plugins, the cells of other shards are deselected as well. UNFILTERED notes, for the run's header, whether none
-    was deselected apart from those.
+    After all other plugins, the cells of other shards are deselected as well, and workers of xdist put long cells first. UNFILTERED
+    notes, for the run's header, whether none was deselected apart from those of other shards.
     """
     options, collected = config.stash[OPTIONS], len(items)
     deselect_cells(config, options, items)
-    put_long_cells_first(items)
     result = yield
     config.stash[UNFILTERED] = len(items) == collected
     place, count = options.shard
@@ -113,6 +112,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = items[place - 1 :: count]
+    if hasattr(config, "workerinput"):  # in a worker of xdist, each of which collects all items
+        put_long_cells_first(items)
     return result
 
 

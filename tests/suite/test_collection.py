@@ -1,5 +1,6 @@
 """Collection of scenarios, seen from the output of an inner pytest."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,9 @@ import pytest
 import conformance
 from conformance import paths
 from conformance.commands.run import PLUGIN
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import read_corpus
+from conformance.suite import collect
 from tests.results.stored import plain
 
 pytest_plugins = ["pytester"]
@@ -44,14 +48,28 @@ def test_collecting_makes_no_run_directory(pytester: pytest.Pytester) -> None:
     assert not (pytester.path / "run").exists()
 
 
-def test_cells_of_many_messages_begin_first_and_all_others_keep_their_order(pytester: pytest.Pytester) -> None:
-    words = [*PLUGIN, str(paths.corpus() / "variations"), "-p", "no:cacheprovider", "--collect-only", "-q"]
-    cells = [line for line in pytester.runpytest_subprocess(*words).outlines if "::" in line]
-    first, rest = cells[:2], cells[2:]
-    assert all("thousand.scenario.yaml::more-than-a-thousand" in cell for cell in first)
-    files = list(dict.fromkeys(cell.partition("::")[0] for cell in rest))
-    assert files == sorted(files)
-    assert any(file < first[0].partition("::")[0] for file in files)
+@dataclass
+class Item:
+    """Stands for the item of a cell."""
+
+    cell: Cell
+
+
+def test_workers_begin_with_cells_of_many_messages_and_keep_the_order_of_all_others(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(collect, "CellItem", Item)
+    folder = paths.corpus() / "variations"
+    cells = [cell for scenario in read_corpus([folder], paths.fixtures()) for cell in scenario.cells()]
+    items = [*map(Item, cells), "the item of another test"]
+    collect.put_long_cells_first(items)  # type: ignore[arg-type]
+    first, rest = items[:2], items[2:]
+    assert [item.cell.scenario for item in first if isinstance(item, Item)] == [
+        "more-than-a-thousand-messages",
+        "more-than-a-thousand-messages-over-hubs",
+    ]
+    assert [item.cell for item in rest if isinstance(item, Item)] == [
+        cell for cell in cells if not cell.scenario.startswith("more-than-a-thousand")
+    ]
+    assert rest[-1] == "the item of another test"
 
 
 @pytest.mark.parametrize(
