@@ -238,7 +238,7 @@ class Facts:
     def numeric_parameter(self, server: str, name: str, n: int) -> float | None:
         """Return a parameter's value in force at event `n` as documented seconds or a count.
 
-        None where what was set is no number.
+        None where the value that was set is not a number.
         """
         value = self.parameter(server, name, n)
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -324,7 +324,7 @@ class Facts:
     def possible_parameter_range(self, server: str, name: str, after_n: int, before_n: int) -> ParameterRange:
         """Return the least and the greatest number that a parameter may have been from one event to another, both included.
 
-        A change under way counts with both values. The documented default takes the place of a value that is no number.
+        A change under way counts with both values. The documented default takes the place of a value that is not a number.
         """
         return self._parameter_changes.possible_range(server, name, after_n, before_n)
 

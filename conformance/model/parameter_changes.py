@@ -68,7 +68,7 @@ class ParameterChanges:
     def possible_range(self, server: str, name: str, after_n: int, before_n: int) -> ParameterRange:
         """Return the least and the greatest number that a parameter may have been between two events.
 
-        The documented default takes the place of a value that is no number: the server should have refused that value.
+        The documented default takes the place of a value that is not a number: the server should have refused that value.
         """
         values = self.possible_values(server, name, after_n, before_n)
         numbers = [value if isinstance(value, int | float) else DEFAULTS[name] for value in values]

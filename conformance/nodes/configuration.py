@@ -131,7 +131,7 @@ def _sites(topology: Topology, contract_2: Contract2 | None) -> list[dict[str, A
 
 
 def _convert_times(parameters: Mapping[str, Any], duration: Callable[[float], float]) -> dict[str, Any]:
-    """Return the parameters with every time (`TIME_PARAMETERS`) converted by `duration`; a value that is no number stays.
+    """Return the parameters with every time (`TIME_PARAMETERS`) converted by `duration`; a value that is not a number stays.
 
     A scenario may configure anything: the node must refuse it.
     """

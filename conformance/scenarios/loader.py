@@ -25,7 +25,7 @@ class Scenario:
     """A document of a scenario file. Where `problems` is not empty it has no cells.
 
     `line` is that of its id, or the document's first. `document` is None where its values are wrong; `document` and `matrix`
-    are None where it is no YAML, or the file cannot be read or has no scenario.
+    are None where it is not YAML, or the file cannot be read or has no scenario.
     """
 
     id: str

@@ -313,7 +313,7 @@ class SessionParser:
     def _add_reply_line(self, raw: bytes) -> list[ServerUnit]:
         """Add a line of the server; return its reply if that is complete, octets that are too many to hold, or nothing.
 
-        More than `UNASKED` replies to no command are returned as `RawOctets`.
+        Replies that answer no command, beyond `UNASKED`, are returned as `RawOctets`.
         """
         code, more, text = parse_reply_line(self._server_line.finish(raw))
         if not more and not self._reply_raw and not self._reply_lines and self._pending:

@@ -86,7 +86,7 @@ class ContentEnd:
 class RawOctets:
     """Octets that are not parsed: what was sent after STARTTLS, or is too long to hold (`lines.LINE`, `session_parser.REPLY`).
 
-    Also replies to no command beyond `session_parser.UNASKED`, and an unfinished line at the end of a stream.
+    Also replies that answer no command, beyond `session_parser.UNASKED`, and an unfinished line at the end of a stream.
     """
 
     raw: bytes

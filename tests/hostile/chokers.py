@@ -1,7 +1,7 @@
 """Servers that choke on a number of their configuration. A table; one line is what one of them does about it.
 
 `python chokers.py CONFIG NAME` is a relay of contract 2 that runs the line when its file has a MessageRetryInterval of more
-than a year, or one that is no number: as it starts, and as it reads its file again.
+than a year, or one that is not a number: as it starts, and as it reads its file again.
 """
 
 import asyncio
