@@ -2,12 +2,7 @@
 
 `_OUT_OF_ORDER` is the code 503.
 
-A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence; its
-docstring says what must hold. `conformance.probe.run` makes findings of what it raises: *not applicable* of NotApplicable (the
-server gives it no occasion), *inconclusive* of ServerSilent, ServerClosed and OSError (a session cannot be opened or go on), and
-a *failure* of Unanswered, which `session.command` raises for a command that has no reply. `server.session()` opens a session up
-to the reply to EHLO (not with `hello=None`) and ends it with the block; it raises NotApplicable where the greeting or EHLO is
-refused, as `begin_transaction` does where MAIL is.
+What a check returns and raises is said in `conformance.probe.checks`.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned

@@ -1,12 +1,6 @@
 """Lines and words: what ends a line, letter case, spaces, octets that are not text, commands that are unknown or malformed.
 
-A check returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not followed), each with a sentence; its
-docstring says what must hold. `conformance.probe.run` makes findings of what it raises: *not applicable* of NotApplicable (the
-server gives it no occasion), *inconclusive* of ServerSilent, ServerClosed and OSError (a session cannot be opened or go on), and
-a *failure* of Unanswered, which `session.command` raises for a command that has no reply. `server.session()` opens a session up
-to the reply to EHLO (not with `hello=None`) and ends it with the block; it raises NotApplicable where the greeting or EHLO is
-refused, as `begin_transaction` does where MAIL is. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that
-to QUIT included: more than one means that the server took octets for another command.
+What a check returns and raises is said in `conformance.probe.checks`.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned

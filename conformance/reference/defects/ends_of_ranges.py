@@ -308,7 +308,7 @@ class AddsCostsIn32Bits(Routing):
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
         """Return the recipients by next hop, as if site links of this server's site with a cost of 2**31 - 1 or more cost 1.
 
-        With 1 more their cost is no number of 32 bits with a sign, so that it turns negative and the route counts as cheap.
+        With 1 more their cost does not fit in 32 bits with a sign, so that it turns negative and the route counts as cheap.
         """
         config = self.host.config
         own = [link for link in config.site_links if config.site in link.between]
