@@ -106,12 +106,15 @@ class ProcessTree:
         Block while the processes load the shim, up to some 2 s for each.
         """
         for pid in self._own_processes():
-            checks = 0
-            while reason := why_not_shifted(pid, self._library, self.page.path):
-                if checks == _MAX_LOADING_CHECKS or _state(f"/proc/{pid}/task/{pid}") in _ASLEEP:
+            for checks in range(_MAX_LOADING_CHECKS + 1):
+                # Read before the files that it has mapped: a process that falls asleep in between has loaded everything.
+                state = _state(f"/proc/{pid}/task/{pid}")
+                reason = why_not_shifted(pid, self._library, self.page.path)
+                if not reason:
+                    break
+                if checks == _MAX_LOADING_CHECKS or state in _ASLEEP:
                     raise CannotShift(reason)
-                checks += 1  # a process that is loading its libraries runs, or waits for a disk
-                time.sleep(_LOADING_CHECK_S)
+                time.sleep(_LOADING_CHECK_S)  # a process that is loading its libraries runs, or waits for a disk
         if reason := self.unshifted_waits:
             raise CannotShift(reason)
 

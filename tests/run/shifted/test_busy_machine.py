@@ -53,6 +53,7 @@ def test_a_program_that_never_sleeps_is_named(tmp_path: Path, monkeypatch: pytes
         run_with_clock(lambda clock: _slept(clock, tmp_path / "n1", "while True: pass"), "shifted")
 
 
+@pytest.mark.long
 def test_a_program_that_wakes_hundreds_of_times_a_second_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

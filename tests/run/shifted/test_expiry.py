@@ -25,6 +25,7 @@ pytestmark = [
 CELL = "a-shadow-that-never-finds-a-route-expires"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "outcome"),
     [("exec:reference", Outcome.PASS), ("exec:reference+hub-keeps-shadows-for-ever", Outcome.FAIL)],

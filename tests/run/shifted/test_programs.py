@@ -8,12 +8,15 @@ import subprocess
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from conformance.nodes.processes import descendants
 from conformance.run.cell_loop import Clock, run_with_clock
+from conformance.run.shifted import process_tree
+from conformance.run.shifted.shared_page import SharedPage
 from conformance.run.shifted.shim_library import CannotShift, UnshiftedWait, build_shim, check_program, why_not_shifted
 from tests.run.shifted.shifted_process import MARKS, compile_program, run_shifted
 
@@ -74,6 +77,24 @@ def test_a_program_that_is_still_loading_is_waited_for(tmp_path: Path) -> None:
     subprocess.run(["cc", "-shared", "-fPIC", "-o", slow, source], check=True)
     sleep = Path(shutil.which("sleep") or "").resolve()
     check_once_it_runs(tmp_path, sleep, [str(sleep), "60"], {"LD_PRELOAD": str(slow)})
+
+
+def test_a_program_that_falls_asleep_while_it_is_looked_at_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has loaded everything, and waits, after the first of the two looks: at its state, and at the files it has mapped."""
+    looks = []
+
+    def look(early: str, late: str) -> str:
+        looks.append(late)
+        return late if len(looks) > 1 else early
+
+    monkeypatch.setattr(process_tree, "why_not_shifted", lambda *_: look("could not open the clock's page", ""))
+    monkeypatch.setattr(process_tree, "_state", lambda _: look("R", "S"))
+    monkeypatch.setattr(process_tree.ProcessTree, "_own_processes", lambda _: iter([1]))
+    with closing(SharedPage(tmp_path / "page")) as page:
+        process_tree.ProcessTree(page, Path("shim.so"), 0.001).check_shifted()
+    assert "" in looks
 
 
 def test_a_go_program_is_refused(tmp_path: Path) -> None:
