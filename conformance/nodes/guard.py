@@ -20,6 +20,7 @@ import ctypes
 import os
 import pwd
 import resource
+import select
 import selectors
 import signal
 import subprocess
@@ -42,6 +43,9 @@ _TREE_SIGNALS = {b"S": signal.SIGSTOP, b"C": signal.SIGCONT}
 _CHUNK = 65536
 _LIMIT_INTERVAL_S = 0.5
 """Seconds between two looks at the limits; ten times as long as a look took, where that is more."""
+
+_MAX_REST_S = 2.0
+"""Seconds for which the rest of the log of a killed tree is copied at most."""
 
 OVER_LIMIT = 120
 """Exit code of a guard that killed its tree because the tree was over a limit."""
@@ -130,10 +134,14 @@ class LogCopier:
         return bool(chunk)
 
     def copy_rest(self) -> None:
-        """Copy what is left until the end of the input; blocks until every process that can write to it has ended."""
-        os.set_blocking(self._source, True)
-        while self.copy_chunk():
-            continue
+        """Copy what is left until the end of the input, which comes when every process that can write to it has ended.
+
+        Blocks for `_MAX_REST_S` seconds at most: a process outside of the tree, or one that could not be killed, may keep it open.
+        """
+        deadline = time.monotonic() + _MAX_REST_S
+        while (left := deadline - time.monotonic()) > 0 and select.select([self._source], [], [], left)[0]:
+            if not self.copy_chunk():
+                return
 
 
 class Guard:

@@ -2,6 +2,10 @@
 
 import asyncio
 import os
+import signal
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +14,7 @@ import psutil
 import pytest
 
 from conformance.candidates.description import Candidate
-from conformance.nodes import cgroups
+from conformance.nodes import cgroups, guard
 from conformance.nodes.contract import NodeConfiguration, NodeError
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.places import PortLeases
@@ -172,6 +176,31 @@ def test_if_one_of_two_guards_is_killed_the_other_kills_the_node(
     asyncio.run(steps())
 
 
+def test_a_guard_ends_although_another_process_can_write_to_its_log(tmp_path: Path):
+    """The node gives the test its standard output: no end of the log comes when the node has been killed."""
+    given = str(tmp_path / "given")
+    gives = (
+        "import array, socket, time; s = socket.socket(socket.AF_UNIX); s.connect(" + repr(given) + ");"
+        "s.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [1]))]); time.sleep(3600)"
+    )
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(given)
+        listening.listen()
+        listening.settimeout(20)
+        words = [sys.executable, "-S", "-E", guard.__file__, sys.executable, "-c", gives]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+            connection, _ = listening.accept()
+            with connection:
+                _, (output,), _, _ = socket.recv_fds(connection, 1, 1)
+            try:
+                assert process.stdin is not None
+                process.stdin.close()
+                assert process.wait(20) == 128 + signal.SIGKILL
+            finally:
+                os.close(output)
+    assert marked(given) == []
+
+
 def test_closing_a_node_with_a_stopped_guard_does_not_hang(
     tmp_path: Path, configuration: NodeConfiguration, group: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -237,6 +266,7 @@ BEYOND = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", BEYOND)
 def test_a_node_over_a_limit_is_killed_and_the_error_is_its_own(
     tmp_path: Path, configuration: NodeConfiguration, group: str, what: str
