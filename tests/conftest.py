@@ -1,5 +1,6 @@
-"""Settings of all tests: SIGINT works in them and their children, and hypothesis has no deadline."""
+"""Settings of all tests: SIGINT works in them and their children, hypothesis has no deadline, and long tests can be drawn."""
 
+import hashlib
 import signal
 
 import pytest
@@ -9,6 +10,34 @@ from tests import markers
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options by which a share of the long tests is drawn."""
+    group = parser.getgroup("long tests")
+    group.addoption(
+        "--one-in", type=int, default=1, metavar="N", help="of the tests marked `long`, run one in N (default: 1, all)"
+    )
+    group.addoption(
+        "--draw", default="0", metavar="SEED", help="which ones: the same seed draws the same tests (default: 0)"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests marked `long` that are not drawn."""
+    one_in, seed = config.getoption("--one-in"), config.getoption("--draw")
+    if one_in == 1:
+        return
+    left_out = [item for item in items if item.get_closest_marker("long") and not is_drawn(item.nodeid, seed, one_in)]
+    config.hook.pytest_deselected(items=left_out)
+    skipped = set(left_out)
+    items[:] = [item for item in items if item not in skipped]
+
+
+def is_drawn(nodeid: str, seed: str, one_in: int) -> bool:
+    """Return whether a test is among the one in `one_in` that `seed` draws; it does not depend on which other tests there are."""
+    digest = hashlib.blake2b(f"{seed} {nodeid}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % one_in == 0
 
 
 def pytest_configure() -> None:

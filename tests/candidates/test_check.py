@@ -27,6 +27,7 @@ def check_of(tmp_path: Path, text: str) -> list[CheckLine]:
     return list(check(read_description(path)))
 
 
+@pytest.mark.long
 def test_a_new_description_is_valid_and_its_server_relays(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(command("new", cwd=tmp_path).stdout, "utf-8")
     checked = command("check", "mine.yaml", cwd=tmp_path)
@@ -77,6 +78,7 @@ FAILING_COMMANDS = """commands:
 """
 
 
+@pytest.mark.long
 def test_a_claim_that_cannot_be_judged_ends_the_check_with_code_3(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(MINE + DIES_AFTER_DELIVERY, "utf-8")
     checked = command("check", "mine.yaml", cwd=tmp_path)
@@ -120,6 +122,7 @@ def test_an_unknown_placeholder_is_refused_before_anything_is_started(tmp_path: 
     assert not (tmp_path / "started").exists()
 
 
+@pytest.mark.long
 def test_a_command_that_failed_is_named_with_its_exit_code(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(
         MINE.replace("[relay]", "[relay, inspect]") + RELAYS + FAILING_COMMANDS, "utf-8"

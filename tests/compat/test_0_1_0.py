@@ -90,6 +90,7 @@ def test_every_stored_cell_id_still_exists():
     assert stored - cells == set()
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_the_stored_run_is_reported_compared_and_judged(run_dir: Path, tmp_path: Path):
     reported = conformance_command("report", "run", "--out", "site", cwd=tmp_path)
@@ -124,6 +125,7 @@ def _failed(cell: StoredCell) -> set[str]:
     return {one.check for one in cell.verdicts if one.outcome is Outcome.FAIL}
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.spark
 def test_every_documented_command_has_its_former_exit_code(folder: Path):
@@ -136,6 +138,7 @@ def test_every_documented_command_has_its_former_exit_code(folder: Path):
         assert "Traceback" not in ran.stdout + ran.stderr, command
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.parametrize("tables", [True, False], ids=["from its tables", "from its lines"])

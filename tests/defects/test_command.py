@@ -18,6 +18,7 @@ def defects(**options: Any) -> int:
     return print_defects([DEFECT], **usual | options)
 
 
+@pytest.mark.long
 def test_a_page_that_differs_from_the_table_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     page, stale = tmp_path / "defects.md", tmp_path / "stale.md"
     stale.write_text("# Another page\n", "utf-8")
@@ -30,6 +31,7 @@ def test_a_page_that_differs_from_the_table_is_reported(tmp_path: Path, capsys: 
     assert "no gap" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_sample_is_compared_with_its_own_lines_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     page, stale = tmp_path / "defects.md", tmp_path / "stale.md"
     assert defects(write=page) == 0
@@ -47,6 +49,7 @@ def test_the_json_has_the_row_that_is_blamed_first(capsys: pytest.CaptureFixture
     assert (row["name"], row["breaks"], row["first_blame"]) == (DEFECT, "SR-CFG-02", "SR-CFG-02")
 
 
+@pytest.mark.long
 def test_without_expectations_only_the_model_blames(capsys: pytest.CaptureFixture[str]):
     caught_by = []
     for blind in (False, True):
@@ -56,6 +59,7 @@ def test_without_expectations_only_the_model_blames(capsys: pytest.CaptureFixtur
     assert caught_by == [{"expect", "model"}, {"model"}]
 
 
+@pytest.mark.long
 def test_trials_are_stored_as_a_run_that_only_fresh_replaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     place = tmp_path / "trials"
     assert defects(as_json=True, run_dir=place) == 0

@@ -17,6 +17,7 @@ CELLS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("defect", "row"),
     [

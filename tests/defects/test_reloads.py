@@ -70,6 +70,7 @@ def test_every_parameter_has_a_row():
     assert set(ROWS) == {*DEFAULTS, *LISTENER_LIMITS[""]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ROWS)
 def test_a_parameter_whose_change_is_ignored_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch):
     ignored: Collection[str] = {name}

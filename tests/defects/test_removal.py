@@ -98,6 +98,7 @@ def test_the_published_table_has_every_check() -> None:
     assert set(published()) == set(CHECKS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", CHECKS)
 def test_without_a_check_the_gates_report_a_gap(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     row = published()[check]

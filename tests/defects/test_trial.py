@@ -70,6 +70,7 @@ def test_a_defect_that_breaks_a_should_row_fails_its_trials():
     assert (ended.outcome, ended.blames[0].requirement) == (Outcome.FAIL, broken.breaks)
 
 
+@pytest.mark.long
 def test_trials_have_the_same_results_with_one_process_and_with_two(cells: list[Cell]):
     defects = [defect for defect in active_defects() if defect.name == DEFECT]
     planned = plan_trials(defects, cells)
@@ -107,6 +108,7 @@ def test_a_trial_over_its_cpu_limit_is_an_error_whatever_its_clean_up_raises(
     assert ended.sentence.startswith("broken off after 0.1 s")
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_worker_processes_end_when_the_command_is_killed(tmp_path: Path):
     jobs = 2

@@ -39,6 +39,7 @@ def store_of(path: Path, *trials: PlanTrial) -> Store:
     return store
 
 
+@pytest.mark.long
 def test_a_defect_is_caught_by_a_plan_that_the_reference_passes() -> None:
     found = run_trial(Series(USUAL, 1, KNOWN), 0)
     assert (found.check, found.requirement, found.accused) == (
@@ -49,6 +50,7 @@ def test_a_defect_is_caught_by_a_plan_that_the_reference_passes() -> None:
     assert found == next(run_trials([(found.series, 0)], 1))
 
 
+@pytest.mark.long
 def test_a_check_that_fails_in_the_reference_too_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     def accuses(plan: Plan, assignment: Assignment, settings: Settings) -> PlanRun:
         run = run_plan(plan, assignment, settings)
@@ -130,6 +132,7 @@ def test_the_page_says_what_is_missing_and_lists_the_hardest_defects_first(tmp_p
     assert f"| {words} | 0 of 6 (0 %) | 0 of 6 | none drawn |" in whole
 
 
+@pytest.mark.long
 def test_the_command_goes_on_where_it_ended(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

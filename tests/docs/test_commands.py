@@ -88,6 +88,7 @@ def spark() -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def test_the_example_has_these_claims_and_ci_runs_it():
     assert {"example", "example-defects"} <= set(stages)
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_messages_are_not_redirected_out_of_the_boundary(tmp_path: Path):
     """A peer in the boundary gets them, so that the commands before have not failed for another reason."""

@@ -199,6 +199,7 @@ def test_an_unknown_key_makes_the_start_fail_with_one_line(name: str, tmp_path: 
     assert ran.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 def test_redirect_messages_and_resubmit_print_what_the_page_shows(tmp_path: Path):
     redirected, resubmitted = (one for one in EXAMPLES if "redirected" in one or "resubmitted" in one)
     with parties(mbx2=Party("mbx2"), outside=Party("outside", defer_held)) as made:

@@ -34,6 +34,7 @@ def test_the_page_has_three_examples():
     assert PAGE.count("```python\n") == len(FILES), "each is a whole file with a name of its own"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MISTAKES)
 def test_an_example_passes_as_it_stands(name: str, tmp_path: Path):
     done = ran(name, FILES[name], tmp_path)
@@ -41,6 +42,7 @@ def test_an_example_passes_as_it_stands(name: str, tmp_path: Path):
     assert re.search(r"^\d+ passed in", done.stdout, re.MULTILINE), done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MISTAKES)
 def test_an_example_fails_when_the_code_under_test_is_wrong(name: str, tmp_path: Path):
     right, wrong = MISTAKES[name]

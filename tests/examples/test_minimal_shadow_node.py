@@ -141,6 +141,7 @@ def test_an_invalid_configuration_is_refused_with_the_name_of_the_key(
     assert named in ran.stderr
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.skipif(shutil.which("cc") is None, reason="--clock shifted needs a C compiler")
 @pytest.mark.parametrize(("description", "code"), [("minimal", 0), ("acknowledges-first", 1)])

@@ -43,6 +43,7 @@ def stored(folder: Path) -> list[str]:
     return [json.loads(line)["name"] for line in (folder / "plans.jsonl").read_text("utf-8").splitlines()]
 
 
+@pytest.mark.long
 def test_another_call_runs_only_the_plans_that_are_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exploration(tmp_path / "grown", capsys, plans=5)
     first, began = stored(tmp_path / "grown"), read_exploration(tmp_path / "grown").header
@@ -64,6 +65,7 @@ def test_fewer_plans_are_the_first_ones_of_more() -> None:
         assert draw_plans(plans, number, 7).entries == every[:number]
 
 
+@pytest.mark.long
 def test_other_plans_are_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exploration(tmp_path, capsys, plans=2)
     before = stored(tmp_path)
@@ -72,6 +74,7 @@ def test_other_plans_are_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert stored(tmp_path) != before
 
 
+@pytest.mark.long
 def test_ctrl_c_keeps_what_was_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +91,7 @@ def test_ctrl_c_keeps_what_was_run(
     assert exploration(tmp_path, capsys, plans=6)[1]["plans"] == len(stored(tmp_path)) == 6
 
 
+@pytest.mark.long
 def test_the_processes_that_run_plans_leave_ctrl_c_to_their_parent() -> None:
     plans = RandomPlans(1, 4, Assignment(REFERENCE), SETTINGS)
     results = run_plans(plans, Assignment(REFERENCE), SETTINGS, 1)

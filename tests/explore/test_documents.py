@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from conformance import paths
 from conformance.candidates.description import REFERENCE
 from conformance.explore.documents import read_cell, write_cell
@@ -26,6 +28,7 @@ def described(cell: Cell) -> object:
     return cell.model_dump(exclude=OF_THE_FILE), without_lines(cell.steps)
 
 
+@pytest.mark.long
 def test_every_scenario_of_the_corpus_is_written_and_read_back(tmp_path: Path) -> None:
     scenarios = read_corpus([paths.corpus()], paths.fixtures())
     cells = [scenario.cells("smoke", REFERENCE.own_timers)[-1] for scenario in scenarios]

@@ -59,6 +59,7 @@ def test_a_sweep_tries_each_fault_at_each_point_and_says_what_it_leaves_out() ->
     assert any("a disk of its own" in reason for reason in made.pruned)  # power cuts
 
 
+@pytest.mark.long
 def test_each_fault_at_each_point_is_a_plan_or_left_out_for_a_reason() -> None:
     cell = without_faults(cell_of("each-message-once"))
     (send,) = [step for step in cell.steps if isinstance(step.action, Send)]
@@ -84,6 +85,7 @@ def test_of_a_class_the_first_two_and_the_last_point_are_tried() -> None:
     assert dots == [1, 2, 6]
 
 
+@pytest.mark.long
 def test_the_reference_withstands_sixty_drawn_faults_of_a_short_scenario(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +95,7 @@ def test_the_reference_withstands_sixty_drawn_faults_of_a_short_scenario(
     assert found["fired"] == 60
 
 
+@pytest.mark.long
 def test_a_wrong_server_is_found_and_the_file_of_the_finding_repeats_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,6 +136,7 @@ def test_an_interrupted_reduction_keeps_every_finding_as_it_was_found(monkeypatc
     assert (tries, printed[-1]) == (1, "interrupted: the rest is kept as it was found")
 
 
+@pytest.mark.long
 def test_the_summary_does_not_depend_on_the_number_of_processes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +154,7 @@ def test_an_unknown_scenario_is_an_input_error(tmp_path: Path, capsys: pytest.Ca
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_points_of_two_listeners_have_plans_of_their_own() -> None:
     cell = without_faults(cell_of("resubmitted-to-the-new-active-copy"))
     run = run_plan(Plan("base", cell), Assignment(REFERENCE), SETTINGS)

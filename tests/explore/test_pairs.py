@@ -47,6 +47,7 @@ def pairs(singles: Enumeration) -> Enumeration:
     return sweep_pairs(singles, SOUND, SETTINGS, 2, reason_against)
 
 
+@pytest.mark.long
 def test_the_second_fault_of_a_pair_comes_after_the_first(pairs: Enumeration) -> None:
     ordered = 0
     for number in random.Random(8).sample(range(len(pairs.plans)), 12):

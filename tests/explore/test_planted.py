@@ -8,6 +8,7 @@ from tests.explore.planted import MISTAKES
 from tests.explore.planted_try import run_known_pair
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(MISTAKES))
 def test_a_planted_mistake_is_found_by_its_two_faults_and_not_without_faults(name: str) -> None:
     mistake = MISTAKES[name]

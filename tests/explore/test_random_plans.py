@@ -29,6 +29,7 @@ def test_a_random_plan_depends_on_its_seed_and_number_alone() -> None:
     assert plans()[3] != plans(seed=2)[3]
 
 
+@pytest.mark.long
 def test_a_bias_draws_other_plans_and_the_usual_one_the_same() -> None:
     def drawn(bias: Bias) -> list[Plan]:
         return [RandomPlans(1, 4, Assignment(REFERENCE), SETTINGS, bias)[number] for number in range(4)]
@@ -39,6 +40,7 @@ def test_a_bias_draws_other_plans_and_the_usual_one_the_same() -> None:
         assert drawn(bias) == drawn(bias) != usual
 
 
+@pytest.mark.long
 def test_more_plans_have_faults_that_all_fire_where_they_are_aimed() -> None:
     aimed, timed = (
         sum(
@@ -50,6 +52,7 @@ def test_more_plans_have_faults_that_all_fire_where_they_are_aimed() -> None:
     assert aimed > timed
 
 
+@pytest.mark.long
 def test_random_plans_are_valid_scenarios_and_run(tmp_path: Path) -> None:
     drawn = list(plans())
     for number, plan in enumerate(drawn):
@@ -64,6 +67,7 @@ def test_random_plans_are_valid_scenarios_and_run(tmp_path: Path) -> None:
     assert set(outcomes) <= {"sound", "unfinished"}
 
 
+@pytest.mark.long
 def test_nearly_all_drawn_faults_fire() -> None:
     runs = [plans(number=16).run(number) for number in range(16)]
     assert sum(len(run.plan.faults) for run in runs) >= 12
@@ -71,6 +75,7 @@ def test_nearly_all_drawn_faults_fire() -> None:
     assert fired.count(False) <= 1
 
 
+@pytest.mark.long
 def test_a_campaign_says_what_it_saw_whatever_the_number_of_processes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -73,6 +73,7 @@ def test_the_server_of_a_mailbox_that_is_written_to_is_kept() -> None:
     assert [mailbox.address for mailbox in topology.mailboxes] == ["dave@corp.test"]
 
 
+@pytest.mark.long
 def test_parameters_that_do_not_matter_get_their_defaults() -> None:
     def fails(plan: Plan) -> bool:
         return "SafetyNetHoldTime" in plan.cell.topology.transport and len(plan.cell.topology.servers) > 1

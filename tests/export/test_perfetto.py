@@ -82,6 +82,7 @@ steps:
 """
 
 
+@pytest.mark.long
 def test_the_trace_of_49_days_of_heartbeats_is_small(tmp_path: Path):
     (tmp_path / "weeks.scenario.yaml").write_text(WEEKS, "utf-8")
     words = ("run", "weeks.scenario.yaml", "--candidate", "reference", "--run-dir", "run")

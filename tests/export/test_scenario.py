@@ -30,6 +30,7 @@ def write_scenarios(cells: list[StoredCell], folder: Path) -> None:
         (folder / f"{number}.scenario.yaml").write_bytes(text)
 
 
+@pytest.mark.long
 def test_the_loader_accepts_every_exported_scenario(cells: list[StoredCell], tmp_path: Path):
     write_scenarios(cells, tmp_path)
     scenarios = read_corpus([tmp_path], paths.fixtures())
@@ -37,6 +38,7 @@ def test_the_loader_accepts_every_exported_scenario(cells: list[StoredCell], tmp
     assert [len(scenario.cells()) for scenario in scenarios] == [1] * len(cells)
 
 
+@pytest.mark.long
 def test_the_reference_answers_an_undisturbed_cells_scenario_as_recorded(cells: list[StoredCell], tmp_path: Path):
     chosen = [cell for cell in cells if undisturbed(cell)][::4]
     assert len(chosen) > 3
@@ -50,6 +52,7 @@ def test_the_reference_answers_an_undisturbed_cells_scenario_as_recorded(cells: 
     assert footer.outcomes[Outcome.PASS] == len(chosen)
 
 
+@pytest.mark.long
 def test_a_reply_that_differs_from_the_recorded_one_fails(cells: list[StoredCell], tmp_path: Path):
     text = next(text for text in map(as_scenario, filter(undisturbed, cells)) if b"code: 354" in text)
     (tmp_path / "one.scenario.yaml").write_bytes(text.replace(b"code: 354", b"code: 451", 1))

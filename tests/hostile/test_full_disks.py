@@ -38,6 +38,7 @@ def mount(place: Path, options: str) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(place)], check=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "more",
     [
@@ -74,6 +75,7 @@ def test_a_read_only_disk_is_reported_before_anything_runs(tmp_path: Path, disk:
     assert "Traceback" not in said
 
 
+@pytest.mark.long
 def test_a_report_of_a_run_that_is_read_only_is_written_elsewhere(tmp_path: Path, disk: Path):
     mount(disk, "size=20m")
     ran = conformance_command("run", RELAY, "-k", "no-smuggling", "--run-dir", "disk/run", cwd=tmp_path)

@@ -7,6 +7,7 @@ import pytest
 from tests.hostile.many_try import OF_A_CELL, ROOM, Look, growth, try_many
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.parametrize(("cells", "at_once"), [(150, 1), (24, 8)])
 def test_files_memory_and_processes_do_not_grow_with_the_cells(tmp_path: Path, cells: int, at_once: int):

@@ -11,6 +11,7 @@ from tests.hostile.pages_try import CHROMIUM, try_one
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.long
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
 def test_no_script_of_a_poisoned_run_is_executed(tmp_path: Path):
     with sync_playwright() as play:

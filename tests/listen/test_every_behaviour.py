@@ -66,6 +66,7 @@ async def converse(host: str, port: int, to: str, patience: float = WITHIN) -> s
     return final
 
 
+@pytest.mark.long
 def test_each_acts_on_its_own_session_alone():
     async def main() -> None:
         lines: list[str] = []
@@ -89,6 +90,7 @@ def test_each_acts_on_its_own_session_alone():
     asyncio.run(main())
 
 
+@pytest.mark.long
 def test_each_at_a_place_before_rcpt_acts_on_the_next_session():
     async def attempt(name: str) -> tuple[str, str, str, str, list[str | None]]:
         """Return the name, the replies to the final dot of three sessions, and the sessions in which faults have fired."""

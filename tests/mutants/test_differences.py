@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from conformance.mutants.differences import Differences, merge_differences, read_differences, write_differences
 from conformance.mutants.operators import Site
 
@@ -23,6 +25,7 @@ print(json.dumps([found.cells, list(found.costs)]))
 """
 
 
+@pytest.mark.long
 def test_mutants_that_make_a_difference_are_found_by_running_the_cells():
     done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, timeout=120, check=True, text=True)
     cells, costs = json.loads(done.stdout)

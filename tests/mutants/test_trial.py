@@ -75,6 +75,7 @@ print(next(trial.run_mutants([trial.MutantTrial(mutant, (0, 0, 0, 0))], [None], 
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seconds", "outcome"), [(0.7, "survived"), (30, "broken")])
 def test_the_limit_of_processor_time_is_that_of_one_cell(seconds: float, outcome: str):
     done = subprocess.run(
@@ -89,6 +90,7 @@ def test_a_mutant_that_accepts_and_keeps_nothing_is_killed_by_a_requirement(cell
     assert (result.outcome, result.requirement[:3]) == ("killed", "RL-")
 
 
+@pytest.mark.long
 def test_a_mutant_that_changes_no_behaviour_survives_all_cells(cells: list[Cell]):
     result = result_of(site("journal.py", "Journaling.send_report_if_due", "remove-call"), cells)
     assert (result.outcome, result.ran) == ("survived", len(cells))
@@ -102,6 +104,7 @@ def test_a_mutant_whose_node_never_becomes_ready_is_killed_without_a_requirement
     assert (result.outcome, result.check, result.requirement) == ("killed", "node", "")
 
 
+@pytest.mark.long
 def test_a_mutant_that_fails_at_a_command_is_killed_without_a_requirement():
     corpus = read_corpus([paths.corpus() / "boundary" / "crossing.scenario.yaml"], paths.fixtures())
     cells = [cell for scenario in corpus for cell in scenario.cells("smoke")]

@@ -49,6 +49,7 @@ def test_a_description_that_names_no_contract_has_contract_1(tmp_path: Path):
     assert read_description(tmp_path / "mine.yaml").contract == 1
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.parametrize(("named", "code"), [("", 0), ("contract: 1\n", 0), ("contract: 2\n", 1)])
 def test_a_server_of_contract_1_gets_a_configuration_of_contract_1(tmp_path: Path, named: str, code: int):

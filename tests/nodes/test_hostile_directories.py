@@ -138,6 +138,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_the_harness_follows_no_link_in_a_node_s_directory(place: Place, configuration: NodeConfiguration, attack: str):
     if attack == "a second name of a file":  # many kernels let only root make this link
@@ -213,6 +214,7 @@ def test_an_archive_has_no_file_of_another_user_no_sparse_file_and_no_deep_path(
     assert set(left_out) == {"mta1/holes", "mta1/second", deep[-300:]}
 
 
+@pytest.mark.long
 def test_kept_directories_have_no_file_of_another_user_and_no_sparse_file(place: Place):
     fill_node_directory(place)
     keep_node_directories(place.cell.with_name("one.jsonl"), place.cell)

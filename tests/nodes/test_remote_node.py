@@ -185,6 +185,7 @@ def test_a_host_other_than_this_machine_needs_to_be_allowed(host: str, here: boo
             check_hosts([there], ["192.0.2.7"])
 
 
+@pytest.mark.long
 def test_another_machine_is_refused_before_a_run_begins(tmp_path: Path):
     ran = conformance_command("run", "--candidate", "tcp:192.0.2.7:25", "--run-dir", "run", cwd=tmp_path)
     assert ran.returncode == 2

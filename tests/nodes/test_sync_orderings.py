@@ -70,6 +70,7 @@ def test_under_posix_promises_only_a_directory_sync_keeps_names(tmp_path: Path, 
     assert left(tmp_path, ordering, "layer", "what-posix-promises") == promised
 
 
+@pytest.mark.long
 @on_loop
 @pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda ordering: ordering.name)
 def test_ext4_keeps_what_the_layer_keeps(tmp_path: Path, ordering: Ordering) -> None:

@@ -465,6 +465,7 @@ def test_a_server_that_obeys_passes_every_check(context: ssl.SSLContext, tls: bo
     assert unjudged == {"closes-after-421", "binarymime-needs-chunking"} | (starttls if tls else set())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("check", "outcome", "kind"),
     MISBEHAVIOURS,
@@ -517,6 +518,7 @@ def test_no_variant_has_the_end_of_content_in_it():
     assert len({(v.octets, v.chunked, v.cut) for v in VARIANTS.values()}) == len(VARIANTS) >= 40
 
 
+@pytest.mark.long
 def test_a_report_about_a_message_is_not_the_message(context: ssl.SSLContext):
     class Returns(Miniature):
         def deliver(self, content: bytes, sender: str | None = None) -> None:

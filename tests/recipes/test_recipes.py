@@ -58,6 +58,7 @@ def follow(copy: Copy, heading: str, *, only: int | None = None) -> None:
             copy.append(file, code)
 
 
+@pytest.mark.long
 def test_the_recipe_adds_an_expectation(copy: Copy) -> None:
     follow(copy, "An expectation")
     assert copy.touched == ["conformance/judge/expectations/greetings.py", "conformance/scenarios/expectations.py"]
@@ -72,6 +73,7 @@ def test_the_recipe_adds_an_expectation(copy: Copy) -> None:
     assert "GreetedExpected" in copy.python("-m", "conformance", "schema", "scenario").stdout
 
 
+@pytest.mark.long
 def test_the_recipe_adds_a_step(copy: Copy) -> None:
     follow(copy, "A step")
     assert copy.touched == ["conformance/run/steps/napping.py", "conformance/scenarios/steps/napping.py"]
@@ -82,6 +84,7 @@ def test_the_recipe_adds_a_step(copy: Copy) -> None:
     assert ended["t"] - began["t"] == pytest.approx(180)
 
 
+@pytest.mark.long
 def test_the_recipe_adds_a_kind_of_fault(copy: Copy) -> None:
     follow(copy, "A kind of fault")
     assert copy.touched == ["conformance/faults.py", "conformance/wire/faults/whispering.py"]
@@ -96,6 +99,7 @@ def test_the_recipe_adds_a_kind_of_fault(copy: Copy) -> None:
     assert "mail-before-whisper" in cells
 
 
+@pytest.mark.long
 def test_the_recipe_adds_a_defect(copy: Copy) -> None:
     follow(copy, "A defect")
     assert copy.touched == ["conformance/reference/defects/greylist.py"]
@@ -105,6 +109,7 @@ def test_the_recipe_adds_a_defect(copy: Copy) -> None:
     assert found["breaks"] == found["first_blame"] == "RL-ACK-01"
 
 
+@pytest.mark.long
 def test_the_recipe_adds_a_rule_of_the_model(copy: Copy) -> None:
     follow(copy, "A rule of the model")
     assert copy.touched == ["conformance/model/greetings.py"]
@@ -120,6 +125,7 @@ def test_the_recipe_adds_a_rule_of_the_model(copy: Copy) -> None:
     assert (verdict["outcome"], "greets with 220" in verdict["sentence"]) == ("fail", True), verdict
 
 
+@pytest.mark.long
 def test_the_recipe_adds_a_kind_of_candidate(copy: Copy) -> None:
     follow(copy, "A kind of candidate")
     assert copy.touched == ["conformance/candidates/kinds/module.py", "conformance/nodes/module_node.py"]
@@ -140,6 +146,7 @@ def test_the_recipe_adds_a_kind_of_candidate(copy: Copy) -> None:
     assert "the kind module needs 'module'" in copy.python(*run, "mine.yaml").stderr
 
 
+@pytest.mark.long
 def test_a_command_that_the_new_kind_lacks_makes_a_cell_not_applicable(copy: Copy) -> None:
     follow(copy, "A kind of candidate")
     (copy.root / "mine.yaml").write_text(MINE, "utf-8")
@@ -152,6 +159,7 @@ def test_a_command_that_the_new_kind_lacks_makes_a_cell_not_applicable(copy: Cop
     assert verdict["sentence"].endswith("its description has no command 'pause', which the step 'pause' needs")
 
 
+@pytest.mark.long
 def test_the_recipe_adds_a_clock(copy: Copy) -> None:
     follow(copy, "A clock")
     assert copy.touched == ["conformance/clocks.py", "conformance/run/clocks/evening.py"]
@@ -172,6 +180,7 @@ def test_the_recipe_adds_a_clock(copy: Copy) -> None:
     assert copy.python("-c", now + "print(run_with_clock(main, 'evening'))").stdout == "('evening', 1893520800.0)\n"
 
 
+@pytest.mark.long
 def test_the_recipe_adds_a_generation_of_servers(copy: Copy) -> None:
     follow(copy, "A generation of servers")
     assert copy.touched == ["conformance/generations.py", "conformance/reference/config.py"]
@@ -206,6 +215,7 @@ def test_a_declaration_without_its_counterpart_fails_at_import(
     assert words in said.stderr
 
 
+@pytest.mark.long
 def test_the_recipe_adds_a_transport_parameter(copy: Copy) -> None:
     for (file, code), last in zip(code_of("A transport parameter"), LAST_PARAMETER, strict=True):
         copy.insert(file, last, code)

@@ -120,6 +120,7 @@ def ehlo(configuration: dict) -> list[str]:
     return [f"{code}-{line}" for line in text.decode().splitlines()]
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_a_running_program_answers_commands_reloads_and_exits_with_0(tmp_path: Path, configuration: dict):
     async def steps() -> int:

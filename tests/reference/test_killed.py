@@ -53,6 +53,7 @@ def record_figures(servers: TwoServers, record_property) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [47])
 def test_a_few_kills_lose_no_acknowledged_message(tmp_path: Path, seed: int, record_property):
     servers = asyncio.run(killed_under_load(tmp_path, seed, kills=4))

@@ -48,6 +48,7 @@ def on_disk(folder: Path) -> int:
     return sum(path.lstat().st_blocks * 512 for path in (folder, *folder.rglob("*")))
 
 
+@pytest.mark.long
 def test_600_cells_of_which_300_fail_stay_within_the_budget(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, allure: Path | None
 ) -> None:

@@ -142,6 +142,7 @@ def test_the_text_of_a_baseline_is_in_the_message(results: Any) -> None:
     assert "VIOLATION" in known["statusDetails"]["message"]
 
 
+@pytest.mark.long
 def test_runs_with_different_seeds_have_the_same_history_id(results: Any) -> None:
     found = results(seed=7)
     first, second = found["test_violation"], results(seed=8)["test_violation"]

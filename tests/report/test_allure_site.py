@@ -106,6 +106,7 @@ def test_a_node_that_is_too_old_is_not_used(tmp_path: Path, monkeypatch: pytest.
         find_node()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("option", "code"), [("--with-allure", 0), ("--install-allure", 2)])
 def test_a_missing_node_or_registry_is_reported_in_one_line(tmp_path: Path, option: str, code: int) -> None:
     run = write_run(tmp_path / "run", (cell_view(),))

@@ -110,6 +110,7 @@ def outputs(run: Path) -> Iterator[tuple[str, str]]:
         yield from ((str(file.relative_to(run)), plain(file).decode()) for file in files)
 
 
+@pytest.mark.long
 def test_no_output_has_a_control_or_bidi_character(run: Path) -> None:
     harmless = "\n\t"
     for name, text in outputs(run):
@@ -194,6 +195,7 @@ def test_markdown_has_no_live_markup(run: Path) -> None:
                 assert len(re.findall(r"(?<!\\)\|", line)) == 5, line
 
 
+@pytest.mark.long
 def test_a_browser_shows_the_hostile_text_and_runs_none_of_it(run: Path, browser: Browser, allure: Path | None) -> None:
     context = browser.new_context(offline=True)
     context.set_default_timeout(PATIENCE)
@@ -215,6 +217,7 @@ def test_a_browser_shows_the_hostile_text_and_runs_none_of_it(run: Path, browser
     context.close()
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_tables_and_their_page_show_the_hostile_text_escaped(run: Path) -> None:
     ran = conformance_command("aggregate", "run", "--out", "tables", cwd=run, timeout=500)

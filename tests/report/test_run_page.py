@@ -118,6 +118,7 @@ def test_a_headline_names_a_message_by_its_label() -> None:
     assert "Message-ID &lt;m-1.long-name@harness.test&gt;" in page
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_600_cells_with_300_failures_are_at_most_20_screens_filtered_by_address_and_sortable(
     browser: Browser, tmp_path: Path

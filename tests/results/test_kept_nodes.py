@@ -35,6 +35,7 @@ def test_kept_directories_have_no_secrets_and_only_their_owner_may_read_them(tmp
     assert (kept / "mta1/node.log").read_bytes() == b"S: 250-AUTH PLAIN\nC: AUTH PLAIN ***\nC: auth login ***\n"
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.parametrize("kind", ["", "exec:"], ids=["in this process", "as a program"])
 def test_node_directories_of_a_failed_cell_are_kept_and_named_in_terminal_page_and_allure(tmp_path: Path, kind: str):

@@ -71,6 +71,7 @@ def test_an_interrupted_deletion_leaves_a_directory_that_still_counts_as_a_run(
     assert not run.exists()
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_a_run_can_use_the_directory_of_one_that_was_killed_at_its_start(tmp_path: Path):
     run = make_unstarted_run(tmp_path / "run")
@@ -83,6 +84,7 @@ def test_a_run_can_use_the_directory_of_one_that_was_killed_at_its_start(tmp_pat
     assert not list(run.glob(".run.json.*"))
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_a_run_into_a_directory_that_another_run_has_locked_is_refused(tmp_path: Path):
     (tmp_path / "run").mkdir()
@@ -98,6 +100,7 @@ def test_a_run_into_a_directory_that_another_run_has_locked_is_refused(tmp_path:
     assert conformance_command(*words, cwd=root).returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_of_two_runs_that_start_at_once_in_one_directory_only_one_writes(tmp_path: Path):
     root = Path(__file__).parents[2]

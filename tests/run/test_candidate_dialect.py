@@ -108,6 +108,7 @@ def run_scenarios(description: Path, *scenarios: str) -> str:
     ).stdout
 
 
+@pytest.mark.long
 def test_a_server_with_its_dialect_passes_and_faults_fire_at_its_verbs(description: Path):
     description.write_text(description.read_text("utf-8") + DIALECT, "utf-8")
     cells = (
@@ -119,6 +120,7 @@ def test_a_server_with_its_dialect_passes_and_faults_fire_at_its_verbs(descripti
     assert "3 pass, 1 not applicable" in said, said
 
 
+@pytest.mark.long
 def test_a_server_without_its_dialect_fails_for_want_of_a_shadow(description: Path):
     said = run_scenarios(description, "inbound-acknowledgement-waits-for-the-shadow")
     assert "1 failed" in said, said
@@ -128,6 +130,7 @@ def test_a_server_without_its_dialect_fails_for_want_of_a_shadow(description: Pa
     assert "no server had stored one" in said, said
 
 
+@pytest.mark.long
 def test_a_hub_of_2010_with_its_dialect_passes_and_faults_fire_at_its_verbs(hub: Path):
     hub.write_text(hub.read_text("utf-8") + HUBS_DIALECT, "utf-8")
     cells = (

@@ -132,6 +132,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_a_cell_whose_node_blocks_the_loop_ends_and_the_next_one_runs(cell: Cell, tmp_path: Path) -> None:
     (tmp_path / "blocks.py").write_text(BLOCKS, "utf-8")
@@ -151,6 +152,7 @@ def test_a_cell_whose_node_blocks_the_loop_ends_and_the_next_one_runs(cell: Cell
     assert verdict.sentence.endswith("in stuck: time.sleep(3600)")
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.parametrize("cells", ["1", "2"])
 def test_a_cell_that_times_out_is_inconclusive_and_names_the_step_it_waited_for(

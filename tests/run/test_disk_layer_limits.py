@@ -32,6 +32,7 @@ if os.geteuid() != 0:
 PLACES = ("{data}", "{listen.frontend}", "{next_hop.host}", "{next_hop.port}")
 
 
+@pytest.mark.long
 def test_operations_that_the_layer_does_not_see_make_the_cell_not_applicable(tmp_path: Path) -> None:
     (tmp_path / "program.c").write_text("int main(void) { return 0; }\n")
     for name, flags in (("static", ["-static"]), ("setuid", [])):

@@ -136,6 +136,7 @@ def passages(folder: Path) -> dict[tuple[str, str], dict[str, str]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_a_relay_that_passes_a_lone_dot_on_smuggles_it_into_one_that_ends_content_there(tmp_path: Path):
     files = {}

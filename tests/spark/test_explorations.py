@@ -57,6 +57,7 @@ def test_an_exploration_that_cannot_be_read_is_reported_and_one_of_a_later_versi
         read_explorations([tmp_path / "later"])
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_finding_is_new_in_the_first_exploration_of_its_candidate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

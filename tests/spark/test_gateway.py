@@ -18,6 +18,7 @@ from conformance.spark.session import open_session
 HOME = Path(pyspark.__file__).parent
 
 
+@pytest.mark.long
 def test_a_session_starts_without_sparks_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.java_gateway.Popen", None)  # what would start `spark-submit`
     with open_session("local[1]") as session:

@@ -42,6 +42,7 @@ def test_every_invariant_but_three_has_a_query() -> None:
     assert {one.name for one in INVARIANTS} == set(declared.INVARIANTS) - unqueried
 
 
+@pytest.mark.long
 def test_the_oracles_agree_on_every_miniature_but_four(tables: dict[str, list[dict[str, Any]]]) -> None:
     found = {(row["nodeid"].partition("::")[2], row["check"], row["recorded"]) for row in tables["disagreements"]}
     assert {(one, recorded) for one, _, recorded in found} == set(UNSEEN.items())

@@ -94,6 +94,7 @@ class Killing(Progress):
             self.stages_after.append(what)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "small",
     [

@@ -75,6 +75,7 @@ def by_diff(before: CellState, after: CellState) -> ChangeKind | None:
     return next((change.kind for change in compare_runs(run(before), run(after)).changes), None)
 
 
+@pytest.mark.long
 def test_spark_classifies_every_transition_as_diff_does(session: SparkSession) -> None:
     rows = [row(run, "other", CellState.PASS) for run in (1, 2)]
     for before, after in product(CellState, CellState):
@@ -90,6 +91,7 @@ def test_spark_classifies_every_transition_as_diff_does(session: SparkSession) -
     assert found == listed
 
 
+@pytest.mark.long
 def test_spark_finds_the_same_causes(session: SparkSession) -> None:
     before = SETTINGS
     for cause, fields in CAUSES.items():

@@ -89,6 +89,7 @@ def changes(rows: list[Row]) -> set[tuple[Any, ...]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_standings_and_changes_follow_the_rules(session: SparkSession, seed: int) -> None:
     rows = random_rows(seed)

@@ -44,12 +44,14 @@ def test_the_installed_package_adds_an_ini_key_and_nothing_else(
     assert {path.name for path in project.path.iterdir()}.isdisjoint({"reports", "run"})
 
 
+@pytest.mark.long
 def test_the_ini_key_activates_the_plugin(project: pytest.Pytester) -> None:
     project.makeini("[pytest]\nconformance = true\n")
     ran = project.runpytest_subprocess("--strict-config", "--collect-only", "-q", "--candidate", "reference")
     ran.stdout.fnmatch_lines(["theirs.scenario.yaml::no-smuggling::candidate=reference,message=smuggling-lf-dot-lf"])
 
 
+@pytest.mark.long
 def test_the_ini_key_activates_the_plugin_in_the_workers_of_xdist(project: pytest.Pytester) -> None:
     project.makeini("[pytest]\nconformance = true\n")
     ran = project.runpytest_subprocess("-n", "2", "-k", "no-smuggling", "--run-dir", str(project.path / "run"))
@@ -82,6 +84,7 @@ def test_the_fixtures_alone_add_fixtures_and_nothing_else(project: pytest.Pytest
     assert found["loaded"] == ["conformance", "conformance.activation", "conformance.fixtures"]
 
 
+@pytest.mark.long
 def test_the_fixture_runs_a_scenario(project: pytest.Pytester) -> None:
     project.makeconftest('pytest_plugins = ["conformance.fixtures"]')
     project.makepyfile(test_ours=FIXTURES)

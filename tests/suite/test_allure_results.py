@@ -13,6 +13,7 @@ pytestmark = pytest.mark.integration
 SCENARIO = "scenarios/relay/replies.scenario.yaml"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("more", [[], ["-n", "2"], ["-n", "2", "--dist", "worksteal"]], ids=" ".join)
 def test_every_cell_has_a_result_in_the_run_directory(tmp_path: Path, more: list[str]):
     ran = conformance_command("run", SCENARIO, "--run-dir", str(tmp_path / "run"), *more, cwd=ROOT)
@@ -24,6 +25,7 @@ def test_every_cell_has_a_result_in_the_run_directory(tmp_path: Path, more: list
     assert len({one["historyId"] for one in results}) == len(cells), "each cell has a history of its own"
 
 
+@pytest.mark.long
 def test_workers_write_where_the_command_line_says(tmp_path: Path):
     words = ["--run-dir", str(tmp_path / "run"), "--alluredir", "mine", "-n", "2"]
     ran = conformance_command("run", str(ROOT / SCENARIO), *words, cwd=tmp_path)

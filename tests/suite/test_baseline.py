@@ -204,6 +204,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
     return run
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_a_draft_is_refused_until_it_is_explained_and_then_its_failures_are_expected(pytester: pytest.Pytester, run):
     assert run(DEFECT, "--baseline", "write").ret == pytest.ExitCode.TESTS_FAILED
@@ -268,6 +269,7 @@ def test_a_rewritten_baseline_keeps_the_comments(tmp_path: Path):
     assert (race["comment"], race["sometimes"]) == ("it is a race", "it depends on the disk")
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_one_command_rewrites_a_baseline_and_failures_of_new_cells_are_listed(pytester: pytest.Pytester, run):
     assert run(DEFECT, "--baseline", "write").ret == pytest.ExitCode.TESTS_FAILED

@@ -26,6 +26,7 @@ def cells() -> ModuleType:
     return module
 
 
+@pytest.mark.long
 def test_the_cells_benchmark_compares_both_runs():
     words = ["--candidate", "reference", "--only", "lost-before-the-final-dot", "--cells", "4"]
     done = subprocess.run(

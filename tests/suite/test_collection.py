@@ -37,11 +37,13 @@ def _arguments(pytester: pytest.Pytester, *more: str) -> list[str]:
     ]
 
 
+@pytest.mark.long
 def test_node_ids_name_scenario_candidate_and_axes(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(*_arguments(pytester, "--collect-only", "-q"))
     result.stdout.fnmatch_lines(["*submitted-mail-is-shadowed-too::candidate=reference,messages=10"])
 
 
+@pytest.mark.long
 def test_collecting_makes_no_run_directory(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(*_arguments(pytester, "--collect-only", "-q"))
     assert result.ret == pytest.ExitCode.OK
@@ -72,6 +74,7 @@ def test_workers_begin_with_cells_of_many_messages_and_keep_the_order_of_all_oth
     assert rest[-1] == "the item of another test"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file", "named", "why"),
     [
@@ -108,6 +111,7 @@ def test_invalid_yaml_is_reported_with_its_place_and_without_traceback(pytester:
     assert not (pytester.path / "run").exists()
 
 
+@pytest.mark.long
 def test_a_directory_that_holds_a_run_is_refused_unless_fresh(pytester: pytest.Pytester) -> None:
     only = ("-k", "shadow-is-on-disk")
     pytester.runpytest_subprocess(*_arguments(pytester, *only))

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.integration
 SCENARIO = paths.corpus() / "creation" / "inbound.scenario.yaml"
 
 
+@pytest.mark.long
 def test_the_failure_names_clause_step_exchange_and_the_command_that_repeats_it(tmp_path: Path):
     ran = conformance_command(
         "run",

@@ -19,6 +19,7 @@ WORDS = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_test_case_has_the_candidate_the_place_and_the_properties_to_compare_a_cell(workers: str, tmp_path: Path):
     run, file = tmp_path / "run", tmp_path / "junit.xml"

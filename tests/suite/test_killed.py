@@ -33,6 +33,7 @@ def waits_in_the_long_step(run: Path) -> bool:
     return any('"advance"' in line and json.loads(line).get("phase") == "began" for line in lines[1:])
 
 
+@pytest.mark.long
 def test_no_server_process_and_no_listener_outlives_a_killed_run(tmp_path: Path):
     (tmp_path / "long.scenario.yaml").write_text(LONG, "utf-8")
     words = command("run", "long.scenario.yaml", "--candidate", "exec:reference", "--run-dir", "run")

@@ -23,6 +23,7 @@ argv: ["{python}", -m, conformance.reference, --config, "{config}"]
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("cc") is None, reason="the shifted clock needs a C compiler")
 def test_cells_with_a_program_and_the_reference_pass_under_the_shifted_clock(tmp_path: Path):
     (tmp_path / "other.yaml").write_text(OTHER, "utf-8")
@@ -38,6 +39,7 @@ def test_cells_with_a_program_and_the_reference_pass_under_the_shifted_clock(tmp
     assert {"relay", "shadow-2010", "shadow-2013"} <= set(header["claims"])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("cc") is None, reason="the shifted clock needs a C compiler")
 def test_the_example_interoperates_with_the_reference_as_a_2010_hub(tmp_path: Path):
     """SR-IOP-01 and SR-IOP-02: the example is the servers of 2016, and the reference the hub of 2010."""

@@ -121,6 +121,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.parametrize("more", [[], ["-q"], ["-n", "2"]], ids=["one process", "quiet", "workers"])
 def test_a_log_gets_progress_lines_at_intervals(tmp_path: Path, more: list[str]) -> None:
@@ -135,6 +136,7 @@ def test_a_log_gets_progress_lines_at_intervals(tmp_path: Path, more: list[str])
     assert "\x1b" not in ran.stdout
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.parametrize("more", [[], ["-v"], ["-n", "2"]])
 def test_a_terminal_shows_the_status_line_and_is_left_without_it(tmp_path: Path, more: list[str]) -> None:

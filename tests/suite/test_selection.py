@@ -109,6 +109,7 @@ def test_an_unknown_defect_or_candidate_is_refused_with_a_suggestion():
         find_candidate("postfx", paths.fixtures() / "candidates")
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_ids_that_list_prints_are_run(tmp_path: Path):
     listed = conformance_command("list", "--only", "shadow-stalls[reject=yes]", "--requirement", "TMO", cwd=tmp_path)
@@ -126,6 +127,7 @@ def test_ids_that_list_prints_are_run(tmp_path: Path):
     assert any(STALLS.partition("[")[2][:-1] in line for line in lines)
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("arguments", "why"),
@@ -156,6 +158,7 @@ def test_the_version_and_the_options_of_the_harness_are_printed(tmp_path: Path):
     assert text.index("--candidate") < text.index("--junitxml")
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_an_invalid_document_does_not_stop_the_others_of_its_file(tmp_path: Path):
     good = (paths.corpus() / f"creation/inbound{SUFFIX}").read_text("utf-8")
@@ -180,6 +183,7 @@ def test_cells_of_files_outside_of_the_root_have_relative_node_ids(tmp_path: Pat
     assert cell.header.nodeid == f"../mine{SUFFIX}::{CAUGHT}::candidate=reference"
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_a_run_of_a_copy_of_the_corpus_is_unfiltered(tmp_path: Path):
     """The corpus of a checkout, run by an installed package; the conftest skips all cells but one."""
@@ -213,6 +217,7 @@ def test_a_cell_is_run_once_when_another_plugin_runs_its_item_twice(tmp_path: Pa
     assert len(list(read_run(tmp_path / "run").cells())) == 1
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.parametrize("option", ["--fixtures", "--fixtures-per-test", "--setup-plan", "--markers"])
 def test_an_option_that_only_prints_something_makes_no_run_directory(tmp_path: Path, option: str):

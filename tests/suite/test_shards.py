@@ -39,6 +39,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.long
 def test_merged_shards_have_the_verdicts_of_one_run(local: Path, tmp_path: Path) -> None:
     for shard in ("1/2", "2/2"):
         ran = conformance_command("run", *FEW, "--shard", shard, "--run-dir", f"run{shard[0]}", cwd=tmp_path)
@@ -59,6 +60,7 @@ def test_merged_shards_have_the_verdicts_of_one_run(local: Path, tmp_path: Path)
     assert "use another directory" in again.stderr
 
 
+@pytest.mark.long
 def test_runs_with_different_seeds_are_not_merged(local: Path, tmp_path: Path) -> None:
     ran = conformance_command("run", *FEW, "--seed", "2", "--run-dir", "other", cwd=tmp_path)
     assert ran.returncode == 1, ran.stdout + ran.stderr
@@ -67,6 +69,7 @@ def test_runs_with_different_seeds_are_not_merged(local: Path, tmp_path: Path) -
     assert "differ in seed" in merged.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("missing", "code"), [(False, 0), (True, 3)])
 def test_the_merged_run_ends_with_3_when_a_cell_is_missing(
     missing: bool, code: int, local: Path, tmp_path: Path
@@ -80,6 +83,7 @@ def test_the_merged_run_ends_with_3_when_a_cell_is_missing(
     assert conformance_command("merge", "1", "2", "--out", "run", cwd=tmp_path).returncode == code
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_run_on_spark_has_the_verdicts_of_a_local_run(local: Path, tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
@@ -113,6 +117,7 @@ def test_a_shard_that_made_no_run_is_an_error_unless_it_had_no_cell(code: int, l
     assert not (tmp_path / "more").exists()
 
 
+@pytest.mark.long
 def test_a_shard_without_a_cell_is_a_usage_error(tmp_path: Path) -> None:
     ran = conformance_command("run", *FEW, "--shard", "50/50", "--run-dir", "run", cwd=tmp_path)
     assert ran.returncode == 2

@@ -18,6 +18,7 @@ BROKEN = [SCENARIO, "-k", "an-answer-that-was-lost and reset", "--candidate", "r
 SENTENCE = "SR-WIR-05: expected "
 
 
+@pytest.mark.long
 def test_a_broken_should_is_a_remark_in_every_report(tmp_path: Path):
     ran = conformance_command("run", *BROKEN, "--run-dir", "run", "--junitxml", "junit.xml", cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -47,6 +48,7 @@ def test_a_broken_should_is_a_remark_in_every_report(tmp_path: Path):
     assert "0 differ from what is recorded" in judged.stdout
 
 
+@pytest.mark.long
 def test_a_broken_should_is_a_violation_with_should_fail(tmp_path: Path):
     ran = conformance_command("run", *BROKEN, "--should", "fail", "--run-dir", "run", cwd=tmp_path)
     assert ran.returncode == 1, ran.stdout + ran.stderr

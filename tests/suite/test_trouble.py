@@ -68,6 +68,7 @@ def describe(directory: Path, program: str, ready_within: int) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("program", "ready_within", "error"),
     [
@@ -139,6 +140,7 @@ def kill_run_in_second_cell(tmp_path: Path) -> None:
     assert run.returncode == -signal.SIGKILL, rest
 
 
+@pytest.mark.long
 def test_a_killed_run_can_be_read_and_judged(tmp_path: Path):
     kill_run_in_second_cell(tmp_path)
     damage: list[Damage] = []
@@ -153,6 +155,7 @@ def test_a_killed_run_can_be_read_and_judged(tmp_path: Path):
     assert "Traceback" not in judged.stdout + judged.stderr
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_killed_run_is_aggregated_and_its_incomplete_cell_is_counted(tmp_path: Path):
     kill_run_in_second_cell(tmp_path)

@@ -75,6 +75,7 @@ def test_a_delay_lasts_for_documented_seconds(does: str) -> None:
     run(test)
 
 
+@pytest.mark.long
 def test_a_stall_stops_reading_from_a_client_that_floods() -> None:
     async def test(world: World) -> None:
         world.arm("stall", at="body", offset=10)

@@ -68,6 +68,7 @@ def test_the_page_is_up_to_date():
     assert checked.exit_code == 0, checked.output
 
 
+@pytest.mark.long
 def test_the_scopes_of_one_name_are_printed_with_all_their_ways_and_no_others():
     printed = CliRunner().invoke(app, ["--scope", "edge-and-hub"])
     assert printed.exit_code == 0
@@ -100,6 +101,7 @@ def test_wrong_options_are_refused_before_anything_is_explored(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_each_failure_is_shown_by_its_scenario_on_the_reference(tmp_path: Path):
     files = {failure.scenario.partition("::")[0] for failure in FAILURES}

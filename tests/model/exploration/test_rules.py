@@ -31,6 +31,7 @@ def found(scope: Scope, without: str = "") -> tuple[int, frozenset[tuple[str, fr
     return model.size().states, frozenset((way.outcome, essential_causes(way.causes)) for way in find_ways(model))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*RULES, *SERVER_RULES])
 def test_without_a_rule_something_else_is_found(name: str):
     generations = RULES[name].generations if name in RULES else ("ex2010", "ex2013")

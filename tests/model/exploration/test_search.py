@@ -24,6 +24,7 @@ def test_without_faults_a_message_arrives_once_and_every_state_can_come_to_that(
     assert all(model.messages(state)[0].arrived < 2 for state in after)
 
 
+@pytest.mark.long
 def test_a_second_message_adds_no_state_to_the_first():
     faults = {"crashes": 1, "databases": 1, "replies": 1}
     one, two = (Model(mailbox_scope(*messages, **faults)) for messages in (["outside"], ["outside", "outside"]))

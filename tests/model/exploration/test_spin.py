@@ -53,6 +53,7 @@ def run(folder: Path, *words: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.parametrize(
     "scope", SMALL, ids=lambda scope: f"{scope.name}-{'mandatory' if scope.mandatory else 'default'}"
@@ -61,6 +62,7 @@ def test_spin_counts_the_states_of_a_small_scope(scope: Scope, tmp_path: Path):
     assert counted_by_spin(scope, tmp_path) == Model(scope).size().states
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_spin_counts_the_states_of_three_servers(tmp_path: Path):
     assert counted_by_spin(THREE_SERVERS, tmp_path) == Model(THREE_SERVERS).size().states

@@ -73,6 +73,7 @@ main()
 """
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.parametrize(("clock", "code"), [([], 2), (["--clock", "virtual"], 2), (["--clock", "scaled"], 0)])
 def test_an_incompatible_asyncio_is_a_usage_error_unless_the_clock_is_scaled(
