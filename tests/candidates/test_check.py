@@ -35,6 +35,7 @@ def test_a_new_description_is_valid_and_its_server_relays(tmp_path: Path):
     assert "ok         claim relay" in checked.stdout
 
 
+@pytest.mark.long
 @pytest.mark.timed  # under load the harness is late, so that nothing is judged
 def test_the_claim_relay_is_missing_for_a_server_that_passes_no_mail_on(tmp_path: Path):
     sink = '[aiosmtpd, -n, -l, "127.0.0.1:{listen.frontend}", -c, aiosmtpd.handlers.Sink]'

@@ -107,6 +107,7 @@ def test_the_stored_run_is_reported_compared_and_judged(run_dir: Path, tmp_path:
     assert "18 cells judged again" in judged.stdout
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.timed
 def test_the_stored_repeat_command_runs_the_same_cell_again(run_dir: Path, folder: Path):

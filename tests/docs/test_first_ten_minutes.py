@@ -71,6 +71,7 @@ def outputs(repository: Path) -> dict[int, str]:
     return found
 
 
+@pytest.mark.long
 def test_the_commands_print_what_the_page_shows(outputs: dict[int, str]):
     blocks = list(re.finditer(r"^```text\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
     assert len(blocks) == 2
@@ -93,6 +94,7 @@ def test_everything_is_committed_but_what_is_made_anew(repository: Path, outputs
     assert (repository / "reports/first/site/index.html").is_file()
 
 
+@pytest.mark.long
 def test_the_workflow_is_valid_and_its_steps_with_the_harness_pass(repository: Path, outputs: dict[int, str]):
     workflow = repository / ".github/workflows/conformance.yml"
     words = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(workflow)]

@@ -8,6 +8,7 @@ import pytest
 from conformance.commands.explore import explore
 
 
+@pytest.mark.long
 @pytest.mark.timed
 def test_a_program_is_explored_in_the_time_that_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = explore(

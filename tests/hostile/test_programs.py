@@ -30,6 +30,7 @@ def describe(directory: Path, name: str) -> str:
     return f"{word}.yaml"
 
 
+@pytest.mark.long
 @pytest.mark.timed
 @pytest.mark.integration
 def test_hostile_programs_harm_neither_the_run_nor_each_other_nor_the_machine(tmp_path: Path):

@@ -98,6 +98,7 @@ class Serving:
         self.process.communicate()
 
 
+@pytest.mark.long
 @pytest.mark.timed
 @pytest.mark.integration
 def test_hostile_running_servers_are_judged_in_time_and_not_ended(tmp_path: Path, ports: PortLeases):
@@ -160,6 +161,7 @@ def elsewhere() -> str:
     pytest.skip("this machine has no address but its loopback's")
 
 
+@pytest.mark.long
 @pytest.mark.timed
 @pytest.mark.integration
 def test_a_non_loopback_address_is_connected_to_only_when_allowed(tmp_path: Path, ports: PortLeases):
@@ -208,6 +210,7 @@ def test_only_loopback_names_and_addresses_need_no_permission(host: str, here: b
                 check_hosts([there], others)
 
 
+@pytest.mark.long
 @pytest.mark.timed
 @pytest.mark.integration
 def test_a_host_name_is_allowed_by_name_and_not_by_its_address(tmp_path: Path, ports: PortLeases):
@@ -229,6 +232,7 @@ def test_a_host_name_is_allowed_by_name_and_not_by_its_address(tmp_path: Path, p
     assert "1 pass" in ran.stdout
 
 
+@pytest.mark.long
 @pytest.mark.timed
 @pytest.mark.integration
 def test_a_server_on_the_ipv6_loopback_is_judged(tmp_path: Path, ports: PortLeases):

@@ -81,6 +81,7 @@ def describe(directory: Path, name: str, **more: object) -> str:
     return f"{word}.yaml"
 
 
+@pytest.mark.long
 @pytest.mark.timed
 @pytest.mark.integration
 def test_a_server_that_fails_on_a_number_ends_its_own_cell_only(tmp_path: Path):
@@ -107,6 +108,7 @@ def test_a_server_that_fails_on_a_number_ends_its_own_cell_only(tmp_path: Path):
     assert mine == []
 
 
+@pytest.mark.long
 @pytest.mark.timed
 @pytest.mark.integration
 @pytest.mark.parametrize("value", ["soon", "[1m, 2m]", "-1e308", '"1e999"', "no"])

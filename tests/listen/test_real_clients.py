@@ -51,6 +51,7 @@ def test_smtplib_fails_no_check_and_gives_up_when_it_is_told_to(listener: Listen
             "no-retry-after-5yz", "arrives-once"} <= set(outcomes)  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.timed
 @pytest.mark.parametrize("relay", [pytest.param("exim", marks=pytest.mark.slow), "postfix"])
 def test_a_relay_tries_again_what_was_deferred_and_nothing_else(listener: Listening, tmp_path: Path, relay: str):

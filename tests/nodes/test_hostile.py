@@ -152,6 +152,7 @@ def describe(directory: Path, misdeed: str) -> str:
     return name
 
 
+@pytest.mark.long
 @pytest.mark.timed
 @pytest.mark.integration
 def test_misbehaving_programs_affect_neither_each_other_nor_the_machine(tmp_path: Path):

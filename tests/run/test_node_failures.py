@@ -96,6 +96,7 @@ def test_a_server_that_does_not_restart_on_its_own_queue_has_lost_acknowledged_m
     assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.FAIL
 
 
+@pytest.mark.long
 def test_a_failed_restart_without_an_acknowledgement_is_inconclusive(tmp_path: Path):
     torn = "raise RuntimeError('the queue is torn')"
     done, verdicts = run_cell(tmp_path, on_a_queue=torn, accepts=False, then="queue.write_bytes(b'')")
@@ -133,6 +134,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@pytest.mark.long
 def test_a_full_disk_of_the_harness_is_not_a_violation(small_disk: Path, tmp_path: Path):
     words = ("run", "-k", "content-passes-unchanged", "--run-dir", str(small_disk / "run"))
     done = subprocess.run(
@@ -143,6 +145,7 @@ def test_a_full_disk_of_the_harness_is_not_a_violation(small_disk: Path, tmp_pat
     assert "VIOLATION" not in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [34, 37, 40])
 def test_a_harness_without_file_descriptors_reports_no_violation(tmp_path: Path, limit: int):
     """Where they run out depends on the limit: while a directory is made, a file opened, or a connection accepted."""
@@ -169,6 +172,7 @@ RULES["invariant.content-unchanged"] = Rule(broken, ("RL-CNT-01",), timed=False)
 """
 
 
+@pytest.mark.long
 def test_an_exception_in_the_judge_is_reported_as_a_harness_error(tmp_path: Path):
     (tmp_path / "breaks_the_judge.py").write_text(BROKEN_JUDGE, "utf-8")
     words = ("run", "-p", "breaks_the_judge", "-k", "each-message-once", "--run-dir", "run")

@@ -95,6 +95,7 @@ def assert_rerun(folder: Path, printed: str) -> None:
     assert all('"reason":"late"' in plain(path).decode() for path in cell_files(stored.path, LATE_FOLDER))
 
 
+@pytest.mark.long
 def test_a_cell_made_inconclusive_by_lateness_is_run_again_and_judged(tmp_path: Path):
     done = run(tmp_path, WRONG)
     assert done.returncode == 1, done.stdout
@@ -102,6 +103,7 @@ def test_a_cell_made_inconclusive_by_lateness_is_run_again_and_judged(tmp_path: 
     assert_rerun(tmp_path, done.stdout)
 
 
+@pytest.mark.long
 def test_a_known_failure_made_partly_inconclusive_by_lateness_is_run_again(tmp_path: Path):
     (tmp_path / "known.yaml").write_text(json.dumps(KNOWN), "utf-8")
     done = run(tmp_path, REFUSED, "--baseline", "known.yaml")

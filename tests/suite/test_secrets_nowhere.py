@@ -111,6 +111,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.timed
 @pytest.mark.integration
 def test_no_file_that_a_run_leaves_has_a_password_in_it(tmp_path: Path):
