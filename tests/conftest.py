@@ -24,19 +24,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests marked `long` that are not drawn."""
+    """Deselect the tests marked `long` that are not drawn; of a module that is marked as a whole, all are or none."""
     one_in, seed = config.getoption("--one-in"), config.getoption("--draw")
     if one_in == 1:
         return
-    left_out = [item for item in items if item.get_closest_marker("long") and not is_drawn(item.nodeid, seed, one_in)]
+    kept, left_out = [], []
+    for item in items:
+        module = item.getparent(pytest.Module)
+        assert module is not None
+        whole = module.get_closest_marker("long") is not None
+        drawn = is_drawn(module.nodeid if whole else item.nodeid, seed, one_in)
+        (kept if drawn or item.get_closest_marker("long") is None else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
-    skipped = set(left_out)
-    items[:] = [item for item in items if item not in skipped]
+    items[:] = kept
 
 
-def is_drawn(nodeid: str, seed: str, one_in: int) -> bool:
-    """Return whether a test is among the one in `one_in` that `seed` draws; it does not depend on which other tests there are."""
-    digest = hashlib.blake2b(f"{seed} {nodeid}".encode(), digest_size=8).digest()
+def is_drawn(name: str, seed: str, one_in: int) -> bool:
+    """Return whether a test or module is among the one in `one_in` that `seed` draws; other names make no difference."""
+    digest = hashlib.blake2b(f"{seed} {name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % one_in == 0
 
 

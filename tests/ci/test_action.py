@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from tests.ci.runner import executed_commands
 from tests.suite.helpers import ROOT, environment
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SCHEMAS = {
     "action.yml": "vendor.github-actions",
@@ -124,7 +124,6 @@ def run_action(place: Path, **given: str) -> Job:
     return job
 
 
-@pytest.mark.long
 def test_a_job_with_a_conforming_server_succeeds_and_leaves_pages_and_junit(place: Path):
     job = run_action(place, candidate="reference", scenarios=f"{RUNS} {CELL}", options="--should fail -n 2", out="good")
     assert job.code == 0, job.printed
@@ -138,7 +137,6 @@ def test_a_job_with_a_conforming_server_succeeds_and_leaves_pages_and_junit(plac
     assert "Compare with the earlier run" not in job.printed
 
 
-@pytest.mark.long
 def test_a_job_with_a_violation_fails_and_is_compared_with_the_earlier_run(place: Path):
     """The earlier run has one cell more, so that the comparison tells which of the two is the earlier one."""
     run_action(place, candidate=WRONG, scenarios=f"{RUNS} {CELL}", out="before")
@@ -153,7 +151,6 @@ def test_a_job_with_a_violation_fails_and_is_compared_with_the_earlier_run(place
     assert "There is no run in" in missing.printed["Compare with the earlier run"]
 
 
-@pytest.mark.long
 def test_github_executes_no_command_of_a_server(place: Path):
     """The server dies with a last line that is a workflow command; each step that prints it stops commands first."""
     (place / "evil.py").write_text(
@@ -173,7 +170,6 @@ def test_github_executes_no_command_of_a_server(place: Path):
     assert executed["Run"] <= {"error", "warning", "notice"}
 
 
-@pytest.mark.long
 def test_a_job_whose_failures_are_in_the_baseline_succeeds(place: Path):
     run_action(place, candidate=WRONG, scenarios=RUNS, out="draft", options="--baseline write")
     (draft,) = (place / "draft/run/baselines").glob("*.yaml")
@@ -191,7 +187,6 @@ def test_a_job_with_an_invalid_description_fails_before_the_run(place: Path):
     assert not (place / "none").exists()
 
 
-@pytest.mark.long
 def test_the_scripts_of_the_gitlab_template_leave_run_pages_and_junit(place: Path, tmp_path: Path):
     job = document("examples/ci/gitlab-ci.yml")["conformance"]
     (tmp_path / ".conformance-venv").symlink_to(place / ".conformance-venv")

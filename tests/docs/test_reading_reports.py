@@ -19,7 +19,7 @@ WITH_NPM = "--install-allure"
 
 __all__ = ["allure"]  # a fixture: pytest finds it by its name in this module
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,6 @@ def test_the_page_has_the_five_commands_it_is_about() -> None:
     assert {command.split()[1] for command in COMMANDS} == {"run", "report", "diff", "judge", "export"}
 
 
-@pytest.mark.long
 def test_the_failure_text_has_what_the_table_says(place: Path) -> None:
     text = (place / "0.txt").read_text("utf-8")
     table = PAGE.read_text("utf-8").partition("| part |")[2].partition("\n\n")[0]

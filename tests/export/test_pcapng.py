@@ -23,7 +23,7 @@ from conformance.verdicts import Outcome
 from tests.export.readers import check_commands_and_replies, run_tshark
 from tests.suite.helpers import conformance_command
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 Stream = tuple[bytes, int, bytes, int]
 
@@ -45,7 +45,6 @@ def streams(octets: bytes) -> dict[Stream, bytearray]:
     return sent
 
 
-@pytest.mark.long
 def test_each_side_of_a_connection_sends_what_the_history_records(cells: list[StoredCell]):
     for cell in cells:
         recorded: dict[str, list[bytearray]] = {}
@@ -90,7 +89,6 @@ def test_a_line_longer_than_an_ip_packet_is_split_into_segments(cells: list[Stor
     assert [bytes(sent) for sent in streams(capture).values() if sent] == [line.encode() + b"\r\n"]
 
 
-@pytest.mark.long
 def test_wireshark_reads_commands_and_replies_as_smtp(cells: list[StoredCell], tshark: str, tmp_path: Path):
     for cell in cells[::3]:
         file = tmp_path / f"{cell.slug}.pcapng"

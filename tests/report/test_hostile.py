@@ -19,7 +19,7 @@ from tests.report.hostile import MARK, SCENARIO, SERVER
 from tests.results.stored import plain
 from tests.suite.helpers import conformance_command
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 PARTS = ('<script>alert("1")</script>', "\\x1b[2J\\x1b]0;pwned\\x07", "\\u202eevil\\u2066", "\\xff\\xfe\\xc0\\xaf")
 """Pieces of the hostile text, escaped, that every output shows."""
@@ -110,7 +110,6 @@ def outputs(run: Path) -> Iterator[tuple[str, str]]:
         yield from ((str(file.relative_to(run)), plain(file).decode()) for file in files)
 
 
-@pytest.mark.long
 def test_no_output_has_a_control_or_bidi_character(run: Path) -> None:
     harmless = "\n\t"
     for name, text in outputs(run):
@@ -195,7 +194,6 @@ def test_markdown_has_no_live_markup(run: Path) -> None:
                 assert len(re.findall(r"(?<!\\)\|", line)) == 5, line
 
 
-@pytest.mark.long
 def test_a_browser_shows_the_hostile_text_and_runs_none_of_it(run: Path, browser: Browser, allure: Path | None) -> None:
     context = browser.new_context(offline=True)
     context.set_default_timeout(PATIENCE)
@@ -217,7 +215,6 @@ def test_a_browser_shows_the_hostile_text_and_runs_none_of_it(run: Path, browser
     context.close()
 
 
-@pytest.mark.long
 @pytest.mark.spark
 def test_the_tables_and_their_page_show_the_hostile_text_escaped(run: Path) -> None:
     ran = conformance_command("aggregate", "run", "--out", "tables", cwd=run, timeout=500)
