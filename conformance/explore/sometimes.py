@@ -12,7 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 from conformance.history.events import Attempt, CommandRun, Configured, Delivered, NodeEvent, StepEvent
-from conformance.model.facts import STOPPING_ACTIONS, Facts
+from conformance.model.facts import Facts
+from conformance.model.server_facts import STOPPING_ACTIONS
 from conformance.trace.sessions import Transaction
 
 Property = Callable[[Facts], bool]

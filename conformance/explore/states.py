@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from conformance.history.events import Attempt, Delivered, NodeEvent
-from conformance.model.facts import STOPPING_ACTIONS, Facts
+from conformance.model.facts import Facts
+from conformance.model.server_facts import STOPPING_ACTIONS
 
 _MOST = 2
 """Numbers above this count as this."""

@@ -21,8 +21,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from conformance.history.events import Configured, NodeEvent
-from conformance.model.facts import STOPPING_ACTIONS, Facts
+from conformance.model.facts import Facts
 from conformance.model.rules import rule
+from conformance.model.server_facts import STOPPING_ACTIONS
 from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding
 

@@ -24,9 +24,10 @@ Each rule judges one recorded history and returns a `Finding` of occasions and v
 
 from collections.abc import Iterator
 
-from conformance.model.facts import STOPPING_ACTIONS, Facts
+from conformance.model.facts import Facts
 from conformance.model.resending import resending_requests
 from conformance.model.rules import rule
+from conformance.model.server_facts import STOPPING_ACTIONS
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction
 from conformance.trace.trace import ShadowCopy

@@ -21,10 +21,11 @@ from functools import lru_cache
 
 from conformance.history.events import CommandRun, Delivered, Drained, StepEvent
 from conformance.history.values import Digest
-from conformance.model.facts import STOPPING_ACTIONS, Facts
+from conformance.model.facts import Facts
 from conformance.model.processing import Inspection, inspections
 from conformance.model.relaying import Relaying
 from conformance.model.rules import rule
+from conformance.model.server_facts import STOPPING_ACTIONS
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
 

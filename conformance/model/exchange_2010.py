@@ -20,10 +20,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from conformance.history.events import Command, Reply, StepEvent
-from conformance.model.facts import STOPPING_ACTIONS, Facts, HeldInterval, operation_name
+from conformance.model.facts import Facts, HeldInterval, operation_name
 from conformance.model.processing import may_have_forgotten_event
 from conformance.model.relaying import Relaying
 from conformance.model.rules import rule
+from conformance.model.server_facts import STOPPING_ACTIONS
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session
 

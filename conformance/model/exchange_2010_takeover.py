@@ -28,9 +28,10 @@ from itertools import pairwise
 from conformance.history.events import ConnectFailed, FaultFired, NodeEvent
 from conformance.model.contacts import Contact
 from conformance.model.exchange_2010 import alternative_hops, tracked_shadows
-from conformance.model.facts import STOPPING_ACTIONS, Facts, HeldInterval
+from conformance.model.facts import Facts, HeldInterval
 from conformance.model.processing import may_have_forgotten_event
 from conformance.model.rules import rule
+from conformance.model.server_facts import STOPPING_ACTIONS
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.promotions import PromotedTransmission
 

@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from conformance.history.events import Inspected
-from conformance.model.facts import STOPPING_ACTIONS, Facts
+from conformance.model.facts import Facts
+from conformance.model.server_facts import STOPPING_ACTIONS
 from conformance.trace.sessions import Transaction
 
 COMMIT_TIME_S = 1.0

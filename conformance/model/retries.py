@@ -24,9 +24,10 @@ from collections.abc import Iterator, Sequence
 
 from conformance.faults import DELAYING_FAULTS, HOLDING_FAULTS
 from conformance.history.events import FaultFired, Reply
-from conformance.model.facts import STOPPING_ACTIONS, Facts
+from conformance.model.facts import Facts
 from conformance.model.relaying import Handing, HopConnection, Key, Relaying, Try, needs_smtputf8, sessions_from
 from conformance.model.rules import rule
+from conformance.model.server_facts import STOPPING_ACTIONS
 from conformance.scenarios.steps.nodes import Activate, Redirect
 from conformance.trace.context import is_relay_only
 from conformance.trace.dials import is_end_unclear

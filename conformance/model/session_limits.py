@@ -37,8 +37,9 @@ from typing import Literal
 
 from conformance.faults import ALTERING_FAULTS, DELAYING_FAULTS, HOLDING_FAULTS
 from conformance.history.events import Command, FaultFired, NodeEvent, Reply
-from conformance.model.facts import STOPPING_ACTIONS, Facts
+from conformance.model.facts import Facts
 from conformance.model.rules import rule
+from conformance.model.server_facts import STOPPING_ACTIONS
 from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session
