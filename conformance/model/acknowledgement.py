@@ -20,7 +20,7 @@ from conformance.model.retries import possible_hops
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
-from conformance.trace.trace import ShadowCopy
+from conformance.trace.shadows import ShadowCopy
 
 _PROMPT_S = 60.0
 """Documented seconds within which a server answers that waits for nothing any more; no document has a figure, and RFC 5321

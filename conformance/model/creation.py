@@ -30,7 +30,7 @@ from conformance.model.rules import rule
 from conformance.model.server_facts import STOPPING_ACTIONS
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction
-from conformance.trace.trace import ShadowCopy
+from conformance.trace.shadows import ShadowCopy
 
 
 @rule("SR-CRE-02", "SR-BND-04", timed=False)

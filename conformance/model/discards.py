@@ -17,7 +17,7 @@ from conformance.model.rules import invariant, rule
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
-from conformance.trace.trace import Discard, ShadowCopy
+from conformance.trace.shadows import Discard, ShadowCopy
 
 
 @invariant("no-discard-before-delivery", "SR-MNT-01", "SR-MNT-07", timed=False)

@@ -31,7 +31,7 @@ from conformance.history.events import Command, Reply
 from conformance.history.values import Operation
 from conformance.model.facts import Facts
 from conformance.trace.sessions import Session, Transaction
-from conformance.trace.trace import Discard, Query, ShadowCopy
+from conformance.trace.shadows import Discard, Query, ShadowCopy
 
 _GOODBYE = 421
 """The reply with which a server ends a session; it may answer no command."""

@@ -37,7 +37,7 @@ from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.parameters import numeric_parameter_at
 from conformance.trace.promotions import find_promotions
 from conformance.trace.sessions import Transaction
-from conformance.trace.trace import ShadowCopy
+from conformance.trace.shadows import ShadowCopy
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from conformance.model.facts import Facts, HeldInterval
 from conformance.model.processing import COMMIT_TIME_S, may_have_forgotten_event, processing_of, was_queue_wiped
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
-from conformance.trace.trace import Discard, Query
+from conformance.trace.shadows import Discard, Query
 
 
 @rule("SR-E10-04", "SR-E10-13")

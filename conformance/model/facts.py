@@ -24,7 +24,7 @@ from conformance.trace.context import CheckContext
 from conformance.trace.dials import EndsAndHeldDials, ends_and_held_dials
 from conformance.trace.promotions import PromotedTransmission, find_promotions
 from conformance.trace.sessions import Exchange, Session, Transaction
-from conformance.trace.trace import Discard, ShadowAttempt, ShadowCopy
+from conformance.trace.shadows import Discard, ShadowAttempt, ShadowCopy
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from conformance.model.rules import rule
 from conformance.model.shadow_pairs import ShadowPair, Wait, shadow_pairs
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session
-from conformance.trace.trace import Discard
+from conformance.trace.shadows import Discard
 
 _DECLINING_CODES = frozenset({421, 535})
 """Replies after which a client is right to say nothing more: the server ends the session, or gave the client no rights."""

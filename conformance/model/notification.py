@@ -36,7 +36,7 @@ from conformance.model.due_notifications import (
 from conformance.model.facts import Facts
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds, format_time
-from conformance.trace.trace import Discard, Query, ShadowCopy
+from conformance.trace.shadows import Discard, Query, ShadowCopy
 
 _CLEAN_UP_S = 600.0
 """Documented seconds within which an expired notification is deleted: the documents name no interval for the clean-up."""

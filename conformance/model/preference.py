@@ -38,7 +38,7 @@ from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_times
 from conformance.trace.parameters import DEFAULTS, numeric_parameter_at
 from conformance.trace.sessions import Session, Transaction
-from conformance.trace.trace import ShadowAttempt
+from conformance.trace.shadows import ShadowAttempt
 
 _LIMITS = ("MaxRetriesForRemoteSiteShadow", "MaxRetriesForLocalSiteShadow")
 _PARAMETERS = (*_LIMITS, "ShadowMessagePreferenceSetting")

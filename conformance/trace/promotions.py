@@ -22,7 +22,7 @@ from conformance.history.events import CommandRun, NodeEvent
 from conformance.trace.context import CheckContext
 from conformance.trace.dials import find_dials
 from conformance.trace.sessions import Transaction
-from conformance.trace.trace import ShadowCopy
+from conformance.trace.shadows import ShadowCopy
 
 _AT_ONCE_S = 1.0
 """Within this time of a lost session, a mailbox server may begin to pass on what it was given in it. Seconds."""

@@ -6,7 +6,7 @@ Theory of operation
 waits for an expectation judges again after every event (`conformance.judge.incremental`).
 
 An event of a session goes to its `Session`, which pairs commands with replies and says which transaction a final reply
-answers. What a transaction or reply means for shadow redundancy is derived at once:
+answers. What a transaction or reply means for shadow redundancy is derived at once (`conformance.trace.shadows`):
 
 - The content that was sent is identified with a message of the scenario by the hash of its body, else by its Message-ID.
 - A positive final reply to a shadow or tracked transaction is a stored `ShadowCopy`. Its *primary* is the server that
@@ -23,7 +23,6 @@ seconds since the cell began.
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from conformance.faults import ALTERING_FAULTS, DELAYING_FAULTS, HOLDING_FAULTS
@@ -44,77 +43,13 @@ from conformance.history.events import (
     Talked,
 )
 from conformance.history.values import Digest
-from conformance.trace.sessions import Exchange, Session, Transaction
+from conformance.trace.sessions import Session, Transaction
+from conformance.trace.shadows import Discard, Query, ShadowAttempt, ShadowCopy, find_shadow_attempts
 
 E = TypeVar("E", bound=Event)
 
 _EMPTY_BODY = hashlib.sha256(b"").hexdigest()
 """Several messages may have an empty body, so its hash identifies none of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowCopy:
-    """A shadow copy that `holder` keeps for `primary`, known to be stored since `stored_reply` was given.
-
-    In 2013 and later the holder is the server of the transaction; in 2010 it is the client, which keeps what it sent.
-    """
-
-    primary: str
-    holder: str
-    transaction: Transaction
-    stored_reply: Reply
-
-    @property
-    def shadow_id(self) -> str:
-        """The id by which discard notifications name the copy."""
-        assert self.transaction.shadow_id is not None
-        return self.transaction.shadow_id
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowAttempt:
-    """A primary's attempt to have a shadow copy stored by `server`.
-
-    `client` is the primary. `message` is the scenario's name of the message, None where the attempt ended before the content,
-    or the content is of no message. `n` and `t` are those of MAIL; without MAIL those of the last request for a shadow, or of
-    the connection. A session may be opened long before it is used (ruling 14).
-    """
-
-    client: str
-    server: str
-    n: int
-    t: float
-    message: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Discard:
-    """One discard notification: `primary` notified `holder` that it may discard a shadow copy."""
-
-    primary: str
-    holder: str
-    shadow_id: str
-    session: str
-    n: int
-    t: float
-
-
-@dataclass(slots=True)
-class Query:
-    """One XQDISCARD of `client` (the holder) to `server` (the primary), with its reply in `exchange`."""
-
-    client: str
-    server: str
-    session: str
-    n: int
-    t: float
-    exchange: Exchange
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the reply is a discard list, which may be empty."""
-        reply = self.exchange.reply
-        return reply is not None and reply.operation is not None and reply.operation.name == "discard-list"
 
 
 class Trace:
@@ -295,22 +230,7 @@ class Trace:
         asked for a shadow copy and has no such transaction, unless it was granted one and is still open. A session with such a
         listener in which EHLO was never answered positively counts too: its purpose cannot be seen.
         """
-        attempts = []
-        for session in self.sessions.values():
-            sent = [t for t in session.transactions if t.kind == "shadow"]
-            attempts += [
-                ShadowAttempt(client=session.client, server=session.server, n=t.n, t=t.t, message=t.message)
-                for t in sent
-            ]
-            if not sent and (failed := _failed_before_mail(session)) is not None:
-                n, t = failed
-                attempts.append(ShadowAttempt(client=session.client, server=session.server, n=n, t=t, message=None))
-        attempts += [
-            ShadowAttempt(client=event.client, server=event.server, n=event.n, t=event.t, message=None)
-            for event in self.events_of(ConnectFailed)
-            if event.listener == "transport"
-        ]
-        return sorted(attempts, key=lambda attempt: attempt.n)
+        return find_shadow_attempts(self.sessions.values(), self.events_of(ConnectFailed))
 
     def _add_message(self, event: MessageMade) -> None:
         """Index a message by its name, its base name (`m` of `m#1`), its body (unless that is empty) and its Message-ID."""
@@ -370,23 +290,3 @@ class Trace:
             self.copies.append(copy)
             if sent.message is not None:
                 self._copies[sent.message].append(copy)
-
-
-def _failed_before_mail(session: Session) -> tuple[int, float] | None:
-    """Return number and time of the attempt at a shadow copy that this session was and that did not come to MAIL, None for none.
-
-    The caller passes only sessions without a shadow transaction. An open session whose request was granted waits for a message
-    (ruling 14), so it has not failed; one whose request was not granted counts even while it is open. One with a `transport`
-    listener in which EHLO was never answered positively may have been for a shadow copy: then number and time are those of
-    the connection, else those of the last request.
-    """
-    if session.shadow_request != "request-shadow":
-        silent = session.listener == "transport" and session.keywords is None
-        return (session.n, session.t) if silent else None
-    requests = [
-        x for x in session.exchanges if x.command.operation is not None and x.command.operation.name == "request-shadow"
-    ]
-    granted = any(x.reply is not None and x.reply.code // 100 == 2 for x in requests)
-    if granted and session.closed is None:
-        return None
-    return requests[-1].command.n, requests[-1].command.t

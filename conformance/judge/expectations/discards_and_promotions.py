@@ -34,7 +34,7 @@ from conformance.trace.finding import (
 )
 from conformance.trace.promotions import find_promotions
 from conformance.trace.sessions import Session
-from conformance.trace.trace import Discard, Query
+from conformance.trace.shadows import Discard, Query
 
 _ROWS_NOTIFIED = frozenset(
     {

@@ -30,7 +30,7 @@ from conformance.trace.finding import (
     format_times,
     is_expected_count,
 )
-from conformance.trace.trace import ShadowAttempt, ShadowCopy
+from conformance.trace.shadows import ShadowAttempt, ShadowCopy
 
 _ROWS_STORED = frozenset(
     {
