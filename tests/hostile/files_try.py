@@ -12,8 +12,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.hostile.files_kinds import KINDS, ROOT, WANTED, Kind, make
+from tests.hostile.files_kinds import KINDS, Kind, make
+from tests.hostile.files_recorded import WANTED
 from tests.hostile.files_workers import Tally, one_read, read_batch, run_one
+from tests.hostile.files_written import ROOT
 
 BATCH = 50
 """Files that one forked process reads."""
