@@ -1,22 +1,13 @@
 """The pages of a real run in a browser: no console messages, no requests, and keys that lead to the violation.
 
-Screenshots of what a reader sees are kept under `reports/screenshots` (or CONFORMANCE_SCREENSHOTS), for people.
+Screenshots of what a reader sees are kept under `reports/screenshots` (or CONFORMANCE_SCREENSHOTS), for people. A *marked*
+exchange is one that shows the violation. `Reader` is a window of a browser, wide or narrow.
 """
 
-import json
-import os
-import re
-import shutil
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from conformance.report.cell_page import cell_page
 from conformance.report.exploration_page import exploration_page
@@ -24,63 +15,16 @@ from conformance.report.results_site.pages import write_results_site
 from conformance.requirements.catalogue import catalogue
 from conformance.results.atomic_write import write_atomically
 from tests.report import exploration_samples as explorations
-from tests.report.conftest import DEFECT, PATIENCE
+from tests.report.conftest import CLAUSE, DEFECT, PATIENCE, SHOTS, Reader
 from tests.report.picture import PICTURE, take_picture
 from tests.report.results_tables import standing, tables
-from tests.report.samples import cell_view, unpack_site
-from tests.suite.helpers import ROOT, conformance_command
+from tests.report.samples import cell_view
+from tests.suite.helpers import ROOT
 
 pytestmark = pytest.mark.integration
 
-SHOTS = Path(os.environ.get("CONFORMANCE_SCREENSHOTS") or ROOT / "reports" / "screenshots")
-WIDTHS = {1280: 900, 390: 844}
 PAPER = {"width": 718, "height": 1047}
 """An A4 sheet less its margins, in CSS pixels."""
-CLAUSE = "SR-CRE-01"
-
-
-@dataclass
-class Reader:
-    """A window, with the console messages of its pages and the URLs that they requested."""
-
-    page: Page
-    width: int
-    messages: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-    def open(self, file: Path, anchor: str = "") -> None:
-        self.page.goto(file.as_uri() + anchor)
-        self.page.wait_for_load_state("networkidle")
-
-    def keep(self, name: str, *, whole: bool = False) -> None:
-        """Save a screenshot of the visible part, or of the whole page."""
-        SHOTS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=SHOTS / f"{name}-{self.width}.png", full_page=whole)
-
-    def focused_id(self) -> str:
-        """Return the id of the element that has the focus."""
-        return str(self.page.evaluate("document.activeElement.id"))
-
-    def assert_sound(self) -> None:
-        """Assert that there is no console message, no request beyond local files, and nothing wider than the window."""
-        assert self.messages == []
-        assert [url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))] == []
-        assert self.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-
-
-@pytest.fixture(params=WIDTHS)
-def reader(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Reader]:
-    """Return a window 1280 or 390 CSS pixels wide."""
-    width: int = request.param
-    context = browser.new_context(viewport={"width": width, "height": WIDTHS[width]}, offline=True)
-    context.set_default_timeout(PATIENCE)
-    made = Reader(context.new_page(), width)
-    made.page.on("console", lambda message: made.messages.append(message.text))
-    made.page.on("pageerror", lambda error: made.messages.append(str(error)))
-    made.page.on("request", lambda asked: made.requests.append(asked.url))
-    yield made
-    print(f"messages: {made.messages}; last requests: {made.requests[-9:]}")  # pytest shows it of a test that failed
-    context.close()
 
 
 def failing_cell(site: Path) -> Path:
@@ -267,126 +211,6 @@ def test_keys_work_on_a_page_of_twenty_thousand_events(tmp_path: Path, reader: R
     assert reader.focused_id() not in ("", *marked[:1])
     reader.keep("twenty-thousand-events")
     reader.assert_sound()
-
-
-def test_allure_shows_clause_repeat_command_and_diagram_of_a_violation(allure_page: Path, reader: Reader) -> None:
-    page = reader.page
-    reader.open(allure_page)
-    expect(page.get_by_text("CRE Creating the shadow copy").first).to_be_visible()
-    reader.keep("allure")
-    page.get_by_text("waits-for-the-shadow ·").first.click()
-    row = catalogue().get(CLAUSE)
-    assert row is not None
-    expect(page.get_by_text("VIOLATION").first).to_be_visible()
-    expect(page.get_by_text(row.text).first).to_be_visible()
-    reader.keep("allure-cell")
-    description = page.frame_locator("iframe").first
-    expect(description.get_by_text("Repeat this cell")).to_be_visible()
-    expect(description.get_by_text("conformance run ").first).to_be_visible()
-    expect(description.get_by_text("> #").first).to_be_visible()
-    page.get_by_test_id("test-result-attachment-header").filter(has_text="Sequence diagram").get_by_role(
-        "button"
-    ).first.click()
-    picture = page.get_by_test_id("image-attachment-content").locator("img")
-    expect(picture).to_be_visible()
-    assert int(picture.evaluate("one => one.naturalWidth")) > 600
-    picture.scroll_into_view_if_needed()
-    reader.keep("allure-diagram")
-    reader.assert_sound()
-
-
-def test_allure_links_to_the_marked_exchange_and_to_the_statement(allure_page: Path, reader: Reader) -> None:
-    page = reader.page
-    reader.open(allure_page)
-    page.get_by_text("waits-for-the-shadow ·").first.click()
-    with page.context.expect_page() as opened:
-        page.get_by_role("link", name="Page of this cell").click()
-    expect(opened.value.locator(".row.marked").first).to_be_visible()
-    with page.context.expect_page() as opened:
-        page.get_by_role("link", name=CLAUSE, exact=True).click()
-    expect(opened.value.locator(f"tr#{CLAUSE}")).to_be_in_viewport()
-    reader.assert_sound()
-
-
-def test_each_cell_is_once_in_allures_tree_and_its_links_resolve(real_run: Path, allure_page: Path) -> None:
-    files = unpack_site(allure_page.parent)
-    assert not list(allure_page.parent.rglob("*.json.js"))
-    results = [json.loads(str(files[key])) for key in files if key.startswith("data/test-results/")]
-    assert len(results) == len(list((real_run / "allure-results").glob("*-result.json"))) > 1
-    tree = json.loads(str(files["widgets/tree.json"]))
-    places = [leaf for group in tree["groupsById"].values() for leaf in group.get("leaves", ())]
-    assert sorted(places) == sorted(one["id"] for one in results)
-    links = [link["url"] for one in results for link in one["links"]]
-    assert [url for url in links if not (allure_page.parent / unquote(url.partition("#")[0])).is_file()] == []
-
-
-def test_allure_shows_data_that_arrive_after_its_program_began(allure_page: Path, browser: Browser) -> None:
-    site = allure_page.parent
-    drawn = threading.Event()
-
-    class Slow(SimpleHTTPRequestHandler):
-        """Sends the data only when the program has begun without them."""
-
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given, directory=str(site))
-
-        def do_GET(self) -> None:
-            if self.path.startswith("/data/"):
-                drawn.wait()
-            super().do_GET()
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing of each request."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server, browser.new_context() as context:
-        threading.Thread(target=server.serve_forever).start()
-        context.set_default_timeout(PATIENCE)
-        page = context.new_page()
-        try:
-            with page.expect_request("**/data/*.js"):
-                page.goto(f"http://127.0.0.1:{server.server_port}/", wait_until="commit")
-            drawn.set()
-            page.wait_for_load_state()
-            page.get_by_text("waits-for-the-shadow ·").first.click()
-            link = page.get_by_role("link", name="Page of this cell")
-            expect(link).to_have_attribute("href", re.compile(rf"^http://127.0.0.1:{server.server_port}/"))
-        finally:
-            drawn.set()
-            server.shutdown()
-
-
-def test_allure_keeps_the_trend_of_earlier_runs(real_run: Path, allure_page: Path, reader: Reader) -> None:
-    assert (real_run / "allure-history.jsonl").read_text("utf-8").count("\n") == 1
-    assert_history(reader, allure_page, 1)
-    reader.keep("allure-history")
-    reader.assert_sound()
-
-
-def test_allure_keeps_the_trend_of_deleted_runs_in_a_history_file(
-    real_run: Path, allure_page: Path, reader: Reader
-) -> None:
-    """Two CI jobs share one history file; each has a run directory of its own without another beside it."""
-    del allure_page  # without an Allure there is nothing to be seen
-    work = real_run.parents[1] / f"ci-{reader.width}"
-    for number in (1, 2):
-        run = work / f"job-{number}" / "run"
-        shutil.copytree(real_run, run, ignore=shutil.ignore_patterns("allure-history.jsonl", "site"))
-        words = ["report", str(run), "--out", str(run / "site"), "--history", str(work / "cache/history.jsonl")]
-        for _ in range(number):  # a site that is built again is no further run
-            built = conformance_command(*words, cwd=work)
-            assert built.returncode == 0, built.stdout + built.stderr
-        assert (work / "cache/history.jsonl").read_text("utf-8").count("\n") == number
-    assert_history(reader, run / "site/allure/index.html", 1)
-    reader.assert_sound()
-
-
-def assert_history(reader: Reader, page: Path, runs: int) -> None:
-    """Assert that a result's tab of earlier runs shows this number of them."""
-    reader.open(page)
-    reader.page.get_by_text("waits-for-the-shadow ·").first.click()
-    reader.page.get_by_test_id("test-result-tab-history").click()
-    counter = reader.page.get_by_test_id("test-result-tab-history").get_by_test_id("counter")
-    expect(counter).to_have_text(str(runs))
 
 
 def test_the_picture_of_the_readme_can_be_taken_again(tmp_path: Path, browser: Browser) -> None:
