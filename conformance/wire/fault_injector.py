@@ -307,7 +307,7 @@ class FaultInjector:
             """Record the event `fault-fired` of this fault in this session, with a detail."""
             self._record_fired(armed.fault.name, armed.fault.does, relay, detail)
 
-        return FaultContext(armed, relay, lane, record, self._release_everywhere, self._duration)
+        return FaultContext(armed, relay, lane, record, self._duration)
 
     def _start_action(self, awaited: AwaitedMoment, held: Lane | None) -> None:
         """Call a moment's function in a task; the lane `held`, if any, is held until the task has ended."""

@@ -178,3 +178,21 @@ def test_a_merged_command_that_none_follows_arrives_after_the_wait() -> None:
         assert time.monotonic() - began >= 0.29
 
     run(test)
+
+
+@pytest.mark.parametrize("does", ["stall", "delay"])
+def test_each_connection_that_a_fault_holds_is_held_for_the_whole_time(does: str) -> None:
+    async def test(world: World) -> None:
+        world.arm(does, at="connect", lasting="5m", times=2)
+        world.convert_duration = lambda seconds: 0.05
+        first = await world.connect()
+        await world.wait_for_event(FaultFired)
+        world.convert_duration = lambda seconds: 3600.0
+        second = await world.connect()
+        await first.wait_for(b"220 mini\r\n")
+        await world.wait_round_trip()
+        assert (len(world.events(FaultFired)), len(world.served), second.octets) == (2, 1, b"")
+        world.links.heal("f")
+        await second.wait_for(b"220 mini\r\n")
+
+    run(test)

@@ -41,13 +41,13 @@ def _hold_lane(context: FaultContext) -> None:
 def _hold_dialling(context: FaultContext, link: Link) -> None:
     """Let the link dial the server only after `lasting` documented seconds, or when the fault is healed, whichever is first.
 
-    `release_holds` then releases every session that the fault holds, also one that came later than this.
+    The time counts for this session alone: another that the fault holds has its own. Healing releases all of them.
     """
     reason = context.armed.hold_reason
     context.record_fired("at connect")
     context.relay.dial_holds.add(reason)
     if context.fault.lasting is not None:
-        context.call_later(context.fault.lasting, lambda: context.release_holds(reason))
+        context.call_later(context.fault.lasting, lambda: link.allow_dialling(context.relay, reason))
 
 
 @on_unit("throttle")

@@ -23,15 +23,14 @@ class FaultContext:
     """A fault that fires now, in a session.
 
     `armed` is the fault with its counts, its timers and what heals it. `lane` is the direction of the unit (of a new
-    connection: to the server). `record_fired` records the event `fault-fired`, with a detail.
-    `release_holds` releases all holds of a reason, in every session. `duration` converts documented seconds to the loop's.
+    connection: to the server). `record_fired` records the event `fault-fired`, with a detail. `duration` converts documented
+    seconds to the loop's.
     """
 
     armed: ArmedFault
     relay: Relay
     lane: Lane
     record_fired: Callable[[str], None]
-    release_holds: Callable[[str], None]
     duration: Callable[[float], float]
 
     @property
