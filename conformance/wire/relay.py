@@ -33,7 +33,7 @@ from conformance.wire.interfaces import RelayOwner
 from conformance.wire.lane import Lane
 from conformance.wire.session_parser import SessionParser
 from conformance.wire.unit_recorder import ABORTS_CONTENT, UnitRecorder
-from conformance.wire.units import CommandLine, ContentEnd, PendingReply, Unit
+from conformance.wire.units import CommandLine, ContentEnd, ContentPart, PendingReply, Unit
 
 _UNAVAILABLE = b"421 4.3.2 Service not available"
 _GOODBYE = b"221 2.0.0 Closing connection"
@@ -46,8 +46,9 @@ class Relay:
     `dial_holds` are the reasons for which the server is not dialled yet.
 
     `_server_dropped`: the relay answers in the server's place. `_has_substitutes`: replies of the harness may be
-    pending. `_ended_by` is the party that ended the session first, None before. `_shadow_operation` is what the present
-    MAIL means if it begins a shadow copy, else None.
+    pending. `_chunk_reply` is the reply to a BDAT that was answered in the server's place, while the octets of its chunk are
+    dropped; else None. `_ended_by` is the party that ended the session first, None before. `_shadow_operation` is what the
+    present MAIL means if it begins a shadow copy, else None.
     """
 
     def __init__(self, link: RelayOwner) -> None:
@@ -65,6 +66,7 @@ class Relay:
         self._interceptor = link.interceptor
         self._server_dropped = False
         self._has_substitutes = False
+        self._chunk_reply: bytes | None = None
         self._ended_by: Literal["client", "server", "link"] | None = None
         self._shadow_operation: Operation | None = None
         self._units = UnitRecorder(link.recorder, link.dialect)
@@ -150,15 +152,19 @@ class Relay:
     @property
     def must_examine(self) -> bool:
         """Whether every unit must be examined before it is written."""
-        return self._server_dropped or self._has_substitutes or self._interceptor.may_act_on(self.pair)
+        answers = self._server_dropped or self._has_substitutes or self._chunk_reply is not None
+        return answers or self._interceptor.may_act_on(self.pair)
 
     def examine(self, lane: Lane, unit: Unit, skip: int) -> Unit | None:
         """Return the unit to forward, None for nothing, as the interceptor decides.
 
-        After `drop_server` a unit of the client is answered here instead, and None returned.
+        After `drop_server` a unit of the client is answered here instead, and None returned. So is the chunk of a BDAT that
+        was answered (`answer_command`).
         """
         if self._server_dropped and lane is self.to_server:
             self._answer_without_server(unit)
+            return None
+        if self._chunk_reply is not None and lane is self.to_server and self._drop_chunk(unit):
             return None
         return self._interceptor.intercept(self, lane, unit, skip)
 
@@ -253,6 +259,30 @@ class Relay:
         self._has_substitutes = True
         pending.substitute = octets
         self._send_due_substitutes()
+
+    def answer_command(self, unit: CommandLine, octets: bytes) -> None:
+        """Give a reply (without its last CRLF) in the server's place to a command that is not forwarded.
+
+        The octets of a BDAT's chunk, which come next, are dropped: without the command the server would take them for commands.
+        The reply to BDAT LAST is given when its chunk has come.
+        """
+        if unit.verb == "BDAT":
+            self._chunk_reply = octets
+        if unit.pending.verb != "CONTENT":  # else it is BDAT LAST, whose own pending reply is never given
+            self.inject_reply(unit.pending, octets)
+
+    def _drop_chunk(self, unit: Unit) -> bool:
+        """Return whether a unit of the client belongs to the chunk of a BDAT that was answered, so that it is not forwarded.
+
+        At the end of the last chunk its reply is given. Any other unit comes after the chunk.
+        """
+        if isinstance(unit, ContentPart):
+            return True
+        reply, self._chunk_reply = self._chunk_reply, None
+        if isinstance(unit, ContentEnd) and reply is not None:
+            self.inject_reply(unit.pending, reply)
+            return True
+        return False
 
     def _send_due_substitutes(self) -> None:
         """Queue the substitute replies whose turn has come, and process the queue to the client."""

@@ -144,3 +144,40 @@ def test_a_connection_that_the_link_answers_does_not_reach_the_server() -> None:
         assert world.events(Connected)[0].n < world.events(FaultFired)[0].n < world.events(Reply)[0].n
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    "said", [b"BDAT 12 LAST\r\nMAIL FROM:\r\n", b"BDAT 0 LAST\r\n", b"BDAT 12\r\nMAIL FROM:\r\n", b"BDAT many\r\n"]
+)
+@pytest.mark.parametrize("read_by_read", [False, True])
+def test_a_chunk_that_the_link_answers_does_not_reach_the_server(said: bytes, read_by_read: bool) -> None:
+    async def test(world: World) -> None:
+        world.arm("answer", at="BDAT", reply="452 4.3.1 no room")
+        client = await world.connect_greeted()
+        octets = said + b"RSET\r\n"
+        for line in octets.splitlines(keepends=True) if read_by_read else [octets]:
+            client.write(line)
+            await world.wait_round_trip()
+        await client.wait_for(b"RSET\r\n")
+        assert client.octets == b"220 mini\r\n452 4.3.1 no room\r\n250 2.0.0 RSET\r\n"
+        assert world.server.octets == b"RSET\r\n"
+        assert not world.events(Content)
+        assert [e.line for e in world.events(Command) if e.session == "s1"] == [said.split(b"\r")[0].decode(), "RSET"]
+        await client.exchange(b"NOOP\r\n", b"NOOP\r\n")  # the next reply is the server's to the next command
+
+    run(test)
+
+
+def test_each_recipient_of_a_last_chunk_gets_the_reply_of_the_link() -> None:
+    async def test(world: World) -> None:
+        world.arm("answer", at="BDAT", reply="452 4.3.1 no room")
+        client = await world.connect_greeted()
+        await client.exchange(
+            b"LHLO a\r\nMAIL FROM:<x@y>\r\nRCPT TO:<p@y>\r\nRCPT TO:<q@y>\r\n", b"RCPT\r\n250 2.0.0 RCPT\r\n"
+        )
+        await client.exchange(b"BDAT 3 LAST\r\nabcRSET\r\n", b"RSET\r\n")
+        assert client.octets.endswith(b"RCPT\r\n452 4.3.1 no room\r\n452 4.3.1 no room\r\n250 2.0.0 RSET\r\n")
+        assert world.server.octets.endswith(b"RCPT TO:<q@y>\r\nRSET\r\n")
+        assert [e.recipient for e in world.events(Reply) if e.to == "CONTENT"] == ["p@y", "q@y"]
+
+    run(test)

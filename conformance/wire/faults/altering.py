@@ -46,11 +46,11 @@ def _garble(context: FaultContext, unit: Unit, skip: int) -> Unit:
 def _substitute_reply(context: FaultContext, unit: Unit, skip: int) -> Unit | None:
     """Give the fault's reply in place of the server's, or (unit of the client) without forwarding the unit to the server.
 
-    Return the substitute if `unit` is a reply; for a unit of the client queue it and return None. Where client and
-    server would disagree about what follows (a command, a content or TLS), `drop_server` resets the server's
-    connection, and the harness answers the client's next command; a reply was forwarded before, and None is returned.
-    `unit.to` is the verb that a reply answers. Raises ValueError for a unit that is neither a reply, a command nor the
-    end of a content.
+    Return the substitute if `unit` is a reply; for a unit of the client queue it and return None. The chunk of a BDAT is
+    dropped with it. Where client and server would disagree about what follows (a command, a content or TLS), `drop_server`
+    resets the server's connection, and the harness answers the client's next command; a reply was forwarded before, and
+    None is returned. `unit.to` is the verb that a reply answers. Raises ValueError for a unit that is neither a reply, a
+    command nor the end of a content.
     """
     relay, reply = context.relay, _octets(context.fault.reply)
     match unit:
@@ -63,7 +63,7 @@ def _substitute_reply(context: FaultContext, unit: Unit, skip: int) -> Unit | No
             return instead
         case CommandLine():
             relay.record_unit(context.lane, unit)
-            relay.inject_reply(unit.pending, reply)
+            relay.answer_command(unit, reply)
             if unit.verb in ("DATA", "STARTTLS") and reply[:1] in b"23":
                 relay.drop_server()
             return None
