@@ -31,7 +31,10 @@ MAX_OUTPUT = 16 * 2**20
 _MAX_VERSION = 200
 """Characters of a version that are kept."""
 
-_IN_NEW_NAMESPACES = ("unshare", "-m", "-p", "-f", sys.executable, "-S", "-E")
+NEW_NAMESPACES = ("unshare", "-m", "-p", "-f")
+"""The words before a program that makes a private root, where no guard makes the namespaces of mounts and process ids."""
+
+_PYTHON = (sys.executable, "-S", "-E")
 
 
 def command_template(candidate: Candidate, node: str, name: str) -> tuple[str, ...]:
@@ -141,7 +144,7 @@ async def version_by_command(candidate: Candidate) -> str:
         argv = files.fill(template)
         if availability.private_root is not None:
             root = str(availability.private_root)
-            argv = [*_IN_NEW_NAMESPACES, private_root.__file__, root, directory, candidate.name, "--", *argv]
+            argv = [*NEW_NAMESPACES, *_PYTHON, private_root.__file__, root, directory, candidate.name, "--", *argv]
         environment = {**os.environ, **candidate.environment}
         output = await run_command(
             candidate.name, "version", argv, within=candidate.command_within, environment=environment

@@ -20,7 +20,7 @@ from typing import Any, Self
 from conformance.candidates.description import Candidate
 from conformance.candidates.kinds.local import ExecFields
 from conformance.nodes import cgroups, guard, private_root
-from conformance.nodes.commands import run_command
+from conformance.nodes.commands import NEW_NAMESPACES, run_command
 from conformance.nodes.contract import NodeConfiguration, NodeError
 from conformance.nodes.disks.node_disk import NodeDisk
 from conformance.nodes.kinds import NodeContext, ProcessClock
@@ -200,11 +200,15 @@ class ExecNode(ManagedNode, kind="exec"):
         if candidate.user is not None and os.geteuid() == 0:
             words += ["--user", candidate.user]
         if self._availability.private_root is not None:
-            root = str(self._availability.private_root)
-            words += ["--namespaces", *_PYTHON, private_root.__file__, root, str(directory), self.name]
-            words += ["--share", str(self._shares)] if self._shares is not None else []
-            words += ["--preload", str(self._preload), "--"] if self._preload else ["--"]
+            words += ["--namespaces", *self._private_root_words()]
         return [*words, *self._with_shifted_clock(self._files.fill(candidate.argv)), *defect]
+
+    def _private_root_words(self) -> list[str]:
+        """Return the words before a command that make the node's private root, in new namespaces, and run the command in it."""
+        words = [*_PYTHON, private_root.__file__, str(self._availability.private_root)]
+        words += [str(self._files.directory), self.name]
+        words += ["--share", str(self._shares)] if self._shares is not None else []
+        return [*words, *(["--preload", str(self._preload)] if self._preload else []), "--"]
 
     def _with_shifted_clock(self, argv: list[str]) -> list[str]:
         """Return a command of the node, with the words before it that shift its clock if the cell's clock is shifted."""
@@ -213,10 +217,13 @@ class ExecNode(ManagedNode, kind="exec"):
     async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
         """Run a command of the description in the node's namespaces and (but `stop`) its cgroup; return what it printed.
 
-        In a private root that is by nsenter: with the namespaces, root and working directory of the root's init.
+        In a private root that is by nsenter: with the namespaces, root and working directory of the root's init. `wipe` comes
+        when the node is down and its root is gone, and gets a new one, with the same layer and directory.
         """
         argv = self._with_shifted_clock(self._files.fill(template, arguments))
-        if self._availability.private_root is not None:
+        if self._availability.private_root is not None and name == "wipe":
+            argv = [*self._disk_prefix, *NEW_NAMESPACES, *self._private_root_words(), *argv]
+        elif self._availability.private_root is not None:
             argv = ["nsenter", "-t", str(self._private_root_pid()), "-p", "-m", "-r", "-w", *argv]
         else:
             argv = [*self._disk_prefix, *argv]

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from conformance.candidates.availability import INSTALLED_VARIABLE
+from conformance.candidates.description import Candidate
 from conformance.nodes import guard, private_root, processes
+from conformance.nodes.contract import NodeError
+from conformance.nodes.exec_node import ExecNode
 
 pytestmark = [
     pytest.mark.integration,
@@ -105,3 +109,44 @@ def test_sigterm_reaches_the_command_and_its_remaining_processes_are_killed(tmp_
     assert (code, said) == (3, b"terminated\n")
     assert below
     assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
+
+
+def wipe_by(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wipe a node that is down by a command of its description; its layer has `/etc/laid-over`, its queue the file `queued`."""
+    installed, data = tmp_path / "installed" / "toy", tmp_path / "mta1" / "data"
+    (installed / "etc").mkdir(parents=True)
+    (installed / "etc" / "laid-over").write_text("from the layer")
+    data.mkdir(parents=True)
+    (data / "queued").write_text("mail")
+    monkeypatch.setenv(INSTALLED_VARIABLE, str(installed.parent))
+    fields = {
+        "name": "toy",
+        "kind": "exec",
+        "claims": ("relay",),
+        "argv": ("true",),
+        "installed": "toy",
+        "private-root": True,
+    }
+    candidate = Candidate.model_validate({**fields, "commands": {"wipe": ("sh", "-c", script)}})
+
+    async def steps() -> None:
+        node = ExecNode("mta1", candidate, tmp_path / "mta1")
+        try:
+            await node.wipe()
+        finally:
+            await node.close()
+
+    asyncio.run(asyncio.wait_for(steps(), 30))
+
+
+def test_the_wipe_command_of_a_node_that_is_down_sees_its_root_and_its_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    wipe_by("cat /etc/hostname >{data}/by && cat /etc/laid-over >>{data}/by && rm {data}/queued", tmp_path, monkeypatch)
+    assert (tmp_path / "mta1/data/by").read_text() == "mta1\nfrom the layer"
+    assert not (tmp_path / "mta1/data/queued").exists()
+
+
+def test_a_wipe_command_that_fails_in_a_private_root_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(NodeError, match="nothing to wipe"):
+        wipe_by("echo nothing to wipe >&2; exit 3", tmp_path, monkeypatch)
