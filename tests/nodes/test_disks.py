@@ -178,6 +178,59 @@ def test_a_full_disk_refuses_writes_until_it_is_healed(tmp_path: Path) -> None:
     run(test)
 
 
+HALF_SYNCED = "import os, sys\nfor n in range(40):\n    open(sys.argv[1] + f'/late{n}', 'wb').write(bytes(200_000))\nprint('written')"
+
+
+@on_loop
+@pytest.mark.parametrize("mounted", [True, False], ids=["healed-while-it-runs", "healed-while-it-is-down"])
+def test_a_power_cut_leaves_a_full_disk_full_until_it_is_healed(tmp_path: Path, mounted: bool) -> None:
+    async def test() -> None:
+        disk = disk_of(tmp_path, "full", "power-cut")
+        await disk.mount()
+        assert said(disk, HALF_SYNCED, tmp_path) == "written"  # the room of these files is free again after the cut
+        await disk.apply(trouble("full"), 0)
+        await disk.cut_power()
+        if mounted:
+            await disk.mount()
+            assert said(disk, TRIES, tmp_path) == "No space left on device"
+        await disk.heal()
+        await disk.mount()
+        assert said(disk, TRIES, tmp_path) == "written"
+        await disk.close()
+
+    run(test)
+
+
+@on_loop
+def test_a_power_cut_does_not_fill_a_healed_disk_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        disk = disk_of(tmp_path, "full", "power-cut")
+        await disk.mount()
+        await disk.apply(trouble("full"), 0)
+        await disk.heal()
+        await disk.cut_power()
+        await disk.mount()
+        assert said(disk, TRIES, tmp_path) == "written"
+        await disk.close()
+
+    run(test)
+
+
+@on_loop
+def test_a_disk_that_is_full_and_read_only_is_writable_when_it_is_healed(tmp_path: Path) -> None:
+    async def test() -> None:
+        disk = disk_of(tmp_path, "full", "read-only")
+        await disk.mount()
+        await disk.apply(trouble("full"), 0)
+        await disk.apply(trouble("read-only"), 0)
+        await disk.heal()
+        await disk.mount()
+        assert said(disk, TRIES, tmp_path) == "written"
+        await disk.close()
+
+    run(test)
+
+
 @on_loop
 def test_a_healed_read_only_disk_is_writable_after_it_is_mounted_again(tmp_path: Path) -> None:
     async def test() -> None:

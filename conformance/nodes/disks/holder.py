@@ -2,7 +2,7 @@
 
 Run as a program, as root, by `unshare -m`: `python holder.py IMAGE DIRECTORY`. It prints `ready`, then reads one order a line
 and answers each with a line that begins with `ok` or `failed`. `full` fills the file system to its last block, `room`
-deletes the filling, `read-only` makes the file system fail as after an error of the device, `unmount` unmounts it. When
+deletes the filling if there is one, `read-only` makes the file system fail as after an error of the device, `unmount` unmounts it. When
 its input ends, the holder exits. The mount exists in this namespace only, and the loop device goes with the mount: when
 the holder and the nodes in the namespace have ended, in whatever way, the kernel removes both. Only the standard library
 is imported.
@@ -46,7 +46,7 @@ def _execute(order: str, directory: Path) -> str:
         case "full":
             return f"ok {_fill(directory / _FILLING)}"
         case "room":
-            (directory / _FILLING).unlink()
+            (directory / _FILLING).unlink(missing_ok=True)
             return "ok"
         case "read-only":
             _run("mount", "-o", "remount,abort", str(directory))

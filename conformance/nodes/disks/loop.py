@@ -35,7 +35,8 @@ def unavailable_reason() -> str:
 class LoopDisk:
     """The disk of a node, in the file `image` of `size` octets and mounted at `directory`. Methods raise NodeError.
 
-    `_holder` is the process that mounts it (`disks/holder.py`), None while the disk is not mounted.
+    `_holder` is the process that mounts it (`disks/holder.py`), None while the disk is not mounted. `_full`: it is to be full;
+    `_was_filled`: the image may have what fills it, also when it is to have room.
 
     The holder is a Popen and not a subprocess of the event loop: a clock that jumps when nothing is in flight must not
     wait for a process that lives as long as the node.
@@ -47,6 +48,8 @@ class LoopDisk:
         self._image = image
         self._size = size
         self._holder: subprocess.Popen[str] | None = None
+        self._full = False
+        self._was_filled = False
 
     @property
     def prefix(self) -> list[str]:
@@ -61,6 +64,8 @@ class LoopDisk:
     async def mount(self) -> None:
         """Mount the disk, unless it is mounted. A new disk is made with the present content of `directory`.
 
+        One that is to be full is filled again, and one that has been healed gets its room again: after a power cut the room of
+        files that were not synced is free, and what `make_room` deleted is back.
         Raises NodeError when `directory` is not a directory, or the disk cannot be made or mounted.
         """
         if self._holder is not None:
@@ -85,14 +90,20 @@ class LoopDisk:
             errors = (await asyncio.to_thread(self._holder.stderr.read)).strip().splitlines()
             await self.close()
             raise NodeError(self._node, "mount", errors[-1] if errors else "the disk's holder ended")
+        if self._was_filled:
+            await self._order("full" if self._full else "room")
 
     async def fill(self) -> str:
-        """Fill the disk to the last octet; return the text of the error that a writer gets."""
-        return await self._order("full")
+        """Fill the disk to the last octet, until `make_room`; return the text of the error that a writer gets."""
+        error = await self._order("full")
+        self._full = self._was_filled = True
+        return error
 
     async def make_room(self) -> None:
-        """Delete what `fill` wrote."""
-        await self._order("room")
+        """Delete what `fill` wrote, if anything: now, or if the disk is not mounted at the next `mount`."""
+        self._full = False
+        if self._was_filled and self._holder is not None:
+            await self._order("room")
 
     async def become_read_only(self) -> str:
         """Make the disk fail as after an error of the device, until it is mounted again; return the text of a writer's error."""
@@ -121,6 +132,7 @@ class LoopDisk:
         """Unmount the disk and delete its image; `mount` makes a new one. The node must be dead."""
         await self.unmount()
         self._image.unlink(missing_ok=True)
+        self._full = self._was_filled = False
 
     async def close(self) -> None:
         """End the holder, if there is one, by closing its input, and wait for its end; the image stays.

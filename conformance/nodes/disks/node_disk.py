@@ -110,7 +110,6 @@ class NodeDisk:
         self._layer = None
         if cut_by_layer or wanted & _IN_LAYER:
             self._layer = Layer(node, data, self._pinned.path, seen=own, logs_syncs=cut_by_layer, whole_device=on_loop)
-        self._full = False
         self._read_only = False
         self._counts_before = FaultCounts()
 
@@ -157,14 +156,13 @@ class NodeDisk:
     async def cut_power(self, surviving: SurvivingNames = "what-file-systems-keep") -> None:
         """Lose what was not synced, and end a read-only disk. The node must be dead.
 
-        `surviving` says which names a layer keeps; a loop disk keeps what its file system does, so one that is full stays
-        full, since what fills it was synced. From now on `heal` takes the disk for neither full nor read-only.
+        `surviving` says which names a layer keeps; a loop disk keeps what its file system does. One that is full stays full.
         """
         if self._loop:
             await self._loop.cut_power()
         elif self._layer:
             self._layer.cut_power(surviving)
-        self._full = self._read_only = False
+        self._read_only = False
 
     async def apply(self, action: Disk, delay_s: float) -> str:
         """Apply the trouble of a scenario's step; `delay_s` is what `slow` adds to each sync, in seconds of real time.
@@ -176,7 +174,6 @@ class NodeDisk:
         """
         match action.trouble:
             case "full" if action.at_write is None:
-                self._full = True
                 return await self._required_loop().fill()
             case "read-only":
                 self._read_only = True
@@ -197,15 +194,15 @@ class NodeDisk:
 
         A read-only disk is unmounted until the next `mount`, so the node must be down then (`needs_restart`).
         """
-        if self._full:
-            await self._required_loop().make_room()
         if self._read_only:
             await self._required_loop().unmount()
+        if self._loop:
+            await self._loop.make_room()
         if self._layer:
             self._layer.delay_syncs(0)
             self._layer.fail_syncs(fails=False)
             self._layer.refuse_writes(None)
-        self._full = self._read_only = False
+        self._read_only = False
 
     async def wipe(self) -> None:
         """Delete the loop disk, and have the layer begin a new log; without a loop disk the caller has deleted the data.
@@ -216,7 +213,7 @@ class NodeDisk:
             await self._loop.wipe()
         if self._layer:
             self._layer.wipe()
-        self._full = self._read_only = False
+        self._read_only = False
 
     async def close(self) -> None:
         """Release everything: end the holder of the loop disk, remove the layer's log. The node must be dead."""
