@@ -8,6 +8,7 @@ import pytest
 
 from conformance.reference.host import Host
 from conformance.reference.message import Message
+from conformance.reference.receive.session import Receiver
 from tests.reference.hosts import HandClock, add_primary, lose_uncommitted, open_host, run_with_host
 
 
@@ -117,3 +118,35 @@ def test_events_are_deleted_after_the_auto_discard_interval_and_not_before(tmp_p
         assert list(host.discards.all_notifications()) == []
 
     run(tmp_path, steps, ShadowMessageAutoDiscardInterval=interval)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"EHLO mbx2", b"HELO mbx2", b"STARTTLS", b"AUTH PLAIN", b"MAIL FROM:<>", b"RCPT TO:<bob@corp.test>", b"DATA",
+        b"BDAT 0 LAST", b"RSET", b"NOOP", b"VRFY bob", b"HELP", b"XSHADOWREQUEST mbx2 db", b"XSHADOW mbx2 db",
+        b"XQDISCARD mbx2 1", b"WHAT", b"", b"\xff", b"NOOP " + b"x" * 2000, b"QUIT",
+    ],
+)  # fmt: skip
+def test_any_further_line_of_the_asking_server_shows_that_it_read_the_discards(tmp_path: Path, line: bytes):
+    async def steps(host: Host, clock: HandClock) -> None:
+        processed(host, "mbx2")
+        limits = host.config.listeners.transport
+        assert limits is not None
+        sessions: set[Receiver] = set()
+        loop = asyncio.get_running_loop()
+        serving = await loop.create_server(lambda: Receiver(host, "transport", limits, sessions), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*serving.sockets[0].getsockname())
+        writer.write(b"EHLO mbx2\r\nXQDISCARD mbx2 1\r\n")
+        assert b"discard " in await reader.readuntil(b" end 0\r\n")
+        assert list(host.discards.all_notifications()) != []
+        writer.write(line + b"\r\n")
+        await reader.readline()
+        left = list(host.discards.all_notifications())
+        writer.close()
+        serving.close()
+        while sessions:
+            await asyncio.sleep(0)
+        assert left == []
+
+    run_with_host(tmp_path, steps)

@@ -38,7 +38,6 @@ class NoopHasNoAnswer(Receiver):
 
     async def smtp_NOOP(self, arg: str | None) -> None:
         """Handle NOOP, and send no reply; correct is 250."""
-        self.verbs.confirm_discards_read()  # any command confirms the last reply to XQDISCARD
 
 
 @defect("ends-reply-lines-with-lf", breaks="RL-RPL-02", slot="receiver")

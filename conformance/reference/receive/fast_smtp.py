@@ -214,7 +214,7 @@ class FastSMTP(PrefixedDir, SMTP):
         connection is closed. Raises CancelledError if the task is cancelled.
         """
         try:
-            await (self._dispatch(line) if line else self.push("500 Command line too long"))
+            await self._dispatch(line)
         except asyncio.CancelledError:
             self._close()
             raise
@@ -228,7 +228,13 @@ class FastSMTP(PrefixedDir, SMTP):
             await self.push(await self.handle_exception(error))
 
     async def _dispatch(self, line: bytes) -> None:
-        """Parse a command line and await the method of its verb, or send the error reply; a known verb restarts the idle timeout."""
+        """Parse a command line and await the method of its verb, or send the error reply; a known verb restarts the idle timeout.
+
+        b"" stands for a line that was too long.
+        """
+        if not line:
+            await self.push("500 Command line too long")
+            return
         line = line.rstrip(b"\r\n")
         first, _, rest = line.partition(b" ")
         if not line or not first.isascii():

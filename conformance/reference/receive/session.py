@@ -5,8 +5,8 @@ here that are named for a verb take what aiosmtpd does not know (DSN and XSHADOW
 final dot `handle_message` decides in a task that survives the session.
 
 With the *shadow verbs* (verbs.py) another server has copies (shadows) of its messages kept here, and asks with XQDISCARD which
-copies it may give up that it keeps for this server. The reply names them in *discard notifications*. A further command (EHLO,
-AUTH, MAIL, RSET, NOOP, QUIT or a shadow verb) confirms that the client has read them (`verbs.confirm_discards_read`).
+copies it may give up that it keeps for this server. The reply names them in *discard notifications*. Any further command, also
+one that is refused, confirms that the client has read them (`verbs.confirm_discards_read`).
 """
 
 import asyncio
@@ -155,6 +155,11 @@ class Receiver(Chunking, PeerAuthentication):
             self._reset_timeout()
         super().data_received(data)
 
+    async def _dispatch(self, line: bytes) -> None:
+        """Handle a command line as `FastSMTP` does; any line confirms the last discard notifications, also one that is refused."""
+        self.verbs.confirm_discards_read()
+        await super()._dispatch(line)
+
     def _timeout_cb(self) -> None:
         """End the session with 421 because it has been idle or open for too long; aiosmtpd prescribes the name."""
         self._send_and_close(b"421 4.4.2 connection timed out\r\n")
@@ -209,9 +214,8 @@ class Receiver(Chunking, PeerAuthentication):
 
         That text has all reply lines. `responses` are the lines that aiosmtpd would send: the reply has their keywords but HELP,
         further PIPELINING, ENHANCEDSTATUSCODES and SMTPUTF8, and those of DSN, CHUNKING and the shadow verbs, as far as they are
-        offered to this client. aiosmtpd has reset the mail transaction. It confirms the last discard notifications.
+        offered to this client. aiosmtpd has reset the mail transaction.
         """
-        self.verbs.confirm_discards_read()
         self.session.host_name = name
         self.session_state.greeted = True
         self.session_state.peer = self.identify_peer()
@@ -221,11 +225,6 @@ class Receiver(Chunking, PeerAuthentication):
         offered += self.verbs.ehlo_keywords()
         return ["\r\n".join([*(f"250-{line}" for line in offered[:-1]), f"250 {offered[-1]}"])]
 
-    async def smtp_AUTH(self, arg: str) -> None:
-        """Handle AUTH as `PeerAuthentication` does; it confirms the last discard notifications."""
-        self.verbs.confirm_discards_read()
-        await super().smtp_AUTH(arg)
-
     # a mail transaction
 
     async def smtp_MAIL(self, arg: str | None) -> None:
@@ -233,9 +232,8 @@ class Receiver(Chunking, PeerAuthentication):
 
         If it is accepted, a mail transaction with these parameters begins. It is refused here if such a parameter is malformed,
         an address in UTF-8 has no SMTPUTF8, or XSHADOW= is not permitted; aiosmtpd may refuse the rest. A refused MAIL changes no
-        transaction. It confirms the last discard notifications.
+        transaction.
         """
-        self.verbs.confirm_discards_read()
         path, parameters = split_parameters(arg or "")
         if has_invalid_mail_parameter(arg or ""):
             await self.push("501 5.5.4 RET or ENVID is malformed, or given twice")
@@ -346,14 +344,10 @@ class Receiver(Chunking, PeerAuthentication):
         self._mail_parameters, self._recipients, self._shadow_id = {}, [], None
         self.session_state.in_transaction = False
 
-    # the shadow verbs, and other commands that confirm the last discard notifications
+    # the shadow verbs, and commands of no mail transaction
 
     async def _shadow_verb(self, verb: str, arg: str | None) -> None:
-        """Handle a shadow verb with the argument text `arg`, and send the reply that `verbs` gives, 502 where the verb is not offered.
-
-        It first confirms the last discard notifications.
-        """
-        self.verbs.confirm_discards_read()
+        """Handle a shadow verb with the argument text `arg`, and send the reply that `verbs` gives, 502 where the verb is not offered."""
         await self.push("\r\n".join(await self.verbs.dispatch(verb, (arg or "").split())))
 
     @syntax("XSHADOWREQUEST server database")
@@ -376,19 +370,8 @@ class Receiver(Chunking, PeerAuthentication):
         """Handle XQDISCARD under its other name in Exchange 2010; a server of 2013 or later replies 502."""
         await self._shadow_verb("XQUERYDISCARD", arg)
 
-    async def smtp_RSET(self, arg: str | None) -> None:
-        """Handle RSET as aiosmtpd does: discard the mail transaction, if any. It confirms the last discard notifications."""
-        self.verbs.confirm_discards_read()
-        await super().smtp_RSET(arg)
-
-    async def smtp_QUIT(self, arg: str | None) -> None:
-        """Handle QUIT as `FastSMTP` does: reply and close the connection. It confirms the last discard notifications."""
-        self.verbs.confirm_discards_read()
-        await super().smtp_QUIT(arg)
-
     async def smtp_NOOP(self, arg: str | None) -> None:
-        """Handle NOOP, which gets 250 and changes no transaction. It confirms the last discard notifications."""
-        self.verbs.confirm_discards_read()
+        """Handle NOOP, which gets 250 and changes no transaction."""
         await self.push("250 2.0.0 ok")
 
 
