@@ -230,7 +230,11 @@ class NodeEvent(Event):
 
 @recorded
 class Configured(Event):
-    """A new configuration was offered to a node; `refused` is its error message, None when it took the configuration."""
+    """A new configuration was offered to a node; `refused` is its error message, None when it took the configuration.
+
+    One that was made while the node was down is offered at its next start, immediately before `started`, with all that was
+    changed meanwhile; if the node refuses it, the `NodeEvent` `refused` says so, and the next start offers it again.
+    """
 
     kind: Literal["configured"] = "configured"
     node: str

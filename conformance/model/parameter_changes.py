@@ -1,7 +1,8 @@
 """Which values a transport parameter may have had between two events, while it was perhaps being changed.
 
-A change takes effect at any time between its offer, the begin of the step `configure`, and the server's answer. `Facts` makes one
-`ParameterChanges` for each history. `n` is an event's number; `after_n` and `before_n` are two events.
+A change takes effect at any time between its offer, the begin of the step `configure`, and the server's answer. One that was
+made while the server was down takes effect where it is recorded, immediately before the start at which the server reads it.
+`Facts` makes one `ParameterChanges` for each history. `n` is an event's number; `after_n` and `before_n` are two events.
 """
 
 from collections import defaultdict
@@ -34,16 +35,18 @@ class ParameterChanges:
         self._context = context
         self._first: dict[tuple[str, str], JsonValue] = {}
         self._changes: dict[tuple[str, str], list[tuple[int, int, JsonValue]]] = defaultdict(list)
-        steps: list[StepEvent | Configured] = [
-            e for e in context.trace.events_of(StepEvent) if (e.verb, e.phase) == ("configure", "began")
-        ]
-        began_n = -1
+        steps: list[StepEvent | Configured] = [e for e in context.trace.events_of(StepEvent) if e.verb == "configure"]
+        open_steps: dict[str, int] = {}  # the begin of each step that has not ended, by its path
         answered: dict[str, int] = {}  # the last answer of each server: an offer before that was of another step
         for event in merge(steps, context.trace.events_of(Configured), key=lambda event: event.n):
             if isinstance(event, StepEvent):
-                began_n = event.n
+                if event.phase == "began":
+                    open_steps[event.path] = event.n
+                else:
+                    open_steps.pop(event.path, None)
                 continue
-            offered_n = began_n if began_n > answered.get(event.node, -1) else event.n
+            began = [n for n in open_steps.values() if n > answered.get(event.node, -1)]
+            offered_n = min(began, default=event.n)
             answered[event.node] = event.n
             if event.refused is None:
                 for name, value in event.changes.items():

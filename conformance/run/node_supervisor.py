@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from conformance.history.events import Inspected, NodeEvent
+from conformance.history.events import Configured, Inspected, NodeEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.contract import CannotRestart, ConfigurationRefused, Node, NodeError, Unsupported, WrongNodeState
 from conformance.shortage import ResourceMonitor, exceeded_own_limit
@@ -20,13 +20,21 @@ Transport changes are new values of transport parameters by name, listener chang
 """
 
 
+def recorded_changes(
+    transport: Mapping[str, Any], listeners: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return changes of a configuration as `Configured.changes` has them: those of a listener under `listeners.NAME`."""
+    return {**transport, **{f"listeners.{name}": dict(to) for name, to in listeners.items()}, **unknown}
+
+
 class NodeSupervisor:
     """Controls one node.
 
     Methods raise NodeError when the node does not do its part, and WrongNodeState when it is not running, or is, contrary to
     what the step needs. Steps of the scenario and actions at a moment of the protocol may come at the same time: the caller
     holds `lock` while it changes the state of the node. `node.failure` says why the node ended on its own, None if it did not.
-    `_transport` and `_listeners` are the parameters changed so far, from which `render` makes its configuration.
+    `_transport` and `_listeners` are the parameters changed so far, from which `render` makes its configuration. The three
+    attributes `_unread_...` are the changes that were made while it was down: it has not read them yet.
     """
 
     def __init__(self, node: Node, render: Render, recorder: Recorder, resources: ResourceMonitor) -> None:
@@ -45,17 +53,25 @@ class NodeSupervisor:
         self._resources = resources
         self._transport: dict[str, Any] = {}
         self._listeners: dict[str, dict[str, Any]] = {}
+        self._unread_transport: dict[str, Any] = {}
+        self._unread_listeners: dict[str, dict[str, Any]] = {}
+        self._unread_unknown: dict[str, Any] = {}
 
     async def start(self) -> None:
         """Start the node on the data that it has, wait until it is ready, and record that.
 
-        A refused configuration or a failed start is recorded, and raised: as CannotRestart when the node has run on that data
-        before and now fails to start. Unsupported is raised and not recorded.
+        Changes of its configuration that were made while it was down are recorded as offered immediately before: it reads them
+        now, and not those that others have replaced meanwhile. If the start fails, the next one offers them again, but for
+        unknown keys. A refused configuration or a failed start is recorded, and raised: as CannotRestart when the node has run
+        on that data before and now fails to start. Unsupported is raised and not recorded.
         """
         self._require(running=False, stage="start")
+        unknown, self._unread_unknown = self._unread_unknown, {}
+        if changes := recorded_changes(self._unread_transport, self._unread_listeners, unknown):
+            self._recorder.record(Configured, node=self.node.name, changes=changes)
         self._record("started")
         try:
-            await self.node.start(self._render(self._transport, self._listeners, {}))
+            await self.node.start(self._render(self._transport, self._listeners, unknown))
         except ConfigurationRefused as error:
             self._record("refused", error.reason)
             raise
@@ -68,6 +84,7 @@ class NodeSupervisor:
                 raise
             self.cannot_restart = True
             raise CannotRestart(self.node.name, "start", error.reason, "on its own queue") from error
+        self._unread_transport, self._unread_listeners = {}, {}
         self.is_running = self._has_run = True
         self._record("ready")
 
@@ -154,19 +171,24 @@ class NodeSupervisor:
         transport: Mapping[str, Any],
         listeners: Mapping[str, Mapping[str, Any]],
         unknown: Mapping[str, Any],
-    ) -> None:
-        """Change the node's configuration and have it reload; a node that is not running gets the changes when it starts.
+    ) -> bool:
+        """Change the node's configuration, and have it reload if it is running; return whether it has read the changes.
 
-        `transport` and `listeners` change parameters and are kept for later; `unknown` keys are sent this time only. Raises
-        ConfigurationRefused when the node refuses them: then nothing is kept.
+        A node that is not running reads them when it starts. `transport` and `listeners` change parameters and are kept for
+        later; `unknown` keys are sent once only. Raises ConfigurationRefused when the node refuses them: then nothing is kept.
         """
+        self.record_failure()
         new_transport = {**self._transport, **transport}
-        names = sorted({*self._listeners, *listeners})
-        new_listeners = {name: {**self._listeners.get(name, {}), **listeners.get(name, {})} for name in names}
+        new_listeners = _merged(self._listeners, listeners)
         if self.is_running:
             await self.node.reload(self._render(new_transport, new_listeners, unknown))
             self._record("reloaded")
+        else:
+            self._unread_transport.update(transport)
+            self._unread_listeners = _merged(self._unread_listeners, listeners)
+            self._unread_unknown.update(unknown)
         self._transport, self._listeners = new_transport, new_listeners
+        return self.is_running
 
     async def inspect(self) -> None:
         """Run the node's command `inspect` and record what it prints."""
@@ -209,3 +231,11 @@ class NodeSupervisor:
     def _record(self, action: str, detail: str = "") -> None:
         """Record a change of the node's state."""
         self._recorder.record(NodeEvent, node=self.node.name, action=action, detail=detail)
+
+
+def _merged(
+    before: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return the settings of listeners, by the listener's name, after changes of some of them."""
+    names = sorted({*before, *changes})
+    return {name: {**before.get(name, {}), **changes.get(name, {})} for name in names}

@@ -9,6 +9,7 @@ from typing import Any
 from conformance.history.events import CommandRun, Configured
 from conformance.nodes.configuration import spelled
 from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
+from conformance.run.node_supervisor import recorded_changes
 from conformance.run.steps.breaking import cut_power
 from conformance.run.steps.handlers import handles
 from conformance.run.world import World
@@ -85,20 +86,25 @@ async def configure(world: World, action: Configure) -> str:
     """Offer nodes new transport parameters and listener settings, and record for each whether it accepted them.
 
     `action.unknown` has keys that no parameter has, which a node must refuse. A refusal is recorded and is no error: a
-    scenario may expect it. A node that is not running gets the changes when it starts, and is recorded as if it accepted them.
+    scenario may expect it. A node that is not running reads the changes when it starts: they are recorded then, by its
+    supervisor, and the detail of the step names the node.
     """
+    details: list[str] = []
     for name in world.server_names(action.node):
         supervisor = world.supervisors[name]
         listeners: dict[str, dict[str, Any]] = {key: dict(changes) for key, changes in action.listeners.items()}
-        refused = None
+        is_read, refused = True, None
         try:
             async with supervisor.lock:
-                await supervisor.reconfigure(action.transport, listeners, action.unknown)
+                is_read = await supervisor.reconfigure(action.transport, listeners, action.unknown)
         except ConfigurationRefused as error:
             refused = error.reason
-        changes = {**action.transport, **{f"listeners.{key}": to for key, to in listeners.items()}, **action.unknown}
-        world.recorder.record(Configured, node=name, changes=changes, refused=refused)
-    return ""
+        if is_read:
+            changes = recorded_changes(action.transport, listeners, action.unknown)
+            world.recorder.record(Configured, node=name, changes=changes, refused=refused)
+        else:
+            details.append(f"{name} reads it when it starts")
+    return ", ".join(details)
 
 
 @handles(Activate)

@@ -97,7 +97,7 @@ class Resume(NodeAction):
 
 @step("configure")
 class Configure(Action):
-    """Write changed parameters into the nodes' configuration and make them reload it."""
+    """Write changed parameters into the nodes' configuration and make them reload it; one that is down reads it when it starts."""
 
     node: ServersOrAll
     transport: dict[str, Parameter] = Field({}, json_schema_extra=editor_schema())
