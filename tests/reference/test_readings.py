@@ -57,6 +57,19 @@ def test_every_reading_applies_all_readings():
             assert issubclass(classes.class_in(name), mixin), one.name
 
 
+@pytest.mark.parametrize("name", sorted(READINGS))
+def test_a_reading_that_is_named_twice_is_applied_once_where_it_is_named_last(name: str):
+    for names in (f"{EVERY}+{name}", f"{name}+{EVERY}+{name}", f"{EVERY}+{EVERY}+{name}"):
+        classes = apply_by_name(ComponentSets(), names)
+        assert all(issubclass(classes.class_in(slot), m) for r in READINGS.values() for slot, m in r.classes.items())
+        for slot, mixin in READINGS[name].classes.items():
+            mixins = [m for r in READINGS.values() for s, m in r.classes.items() if s == slot]
+            assert next(one for one in classes.class_in(slot).__mro__ if one in mixins) is mixin, names
+    again, once = (apply_by_name(ComponentSets(), names) for names in (f"{name}+{EVERY}", EVERY))
+    for slot in READINGS[name].classes:
+        assert [c.__name__ for c in again.class_in(slot).__mro__] == [c.__name__ for c in once.class_in(slot).__mro__]
+
+
 @pytest.mark.parametrize(
     ("name", "repeated"), [("checks-the-order-first", OUT_OF_ORDER), ("checks-arguments-first", MALFORMED)]
 )

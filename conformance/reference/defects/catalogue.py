@@ -11,7 +11,7 @@ import pkgutil
 from conformance.reference import defects, readings
 from conformance.reference.components import ComponentSets
 from conformance.reference.defects.defect import DEFECTS
-from conformance.reference.readings.reading import EVERY, READINGS
+from conformance.reference.readings.reading import EVERY, READINGS, Reading
 
 __all__ = ["DEFECTS", "EVERY", "READINGS", "apply_by_name"]
 
@@ -25,7 +25,8 @@ def apply_by_name(classes: ComponentSets, names: str) -> ComponentSets:
     """Return a copy of `classes` with the defects and conforming readings in `names`, joined with `+`; EVERY stands for all readings.
 
     A defect replaces the classes of its slots, so of two defects with one slot only the last acts there. Readings are applied
-    last, in front of defects, and add up. Raises ValueError for an unknown name.
+    last, in front of defects, and add up; each is applied once, in the place where it is named last, so that its methods come
+    before those of the readings named earlier. Raises ValueError for an unknown name.
     """
     requested = names.split("+")
     if unknown := [name for name in requested if name not in DEFECTS and name not in READINGS and name != EVERY]:
@@ -36,8 +37,12 @@ def apply_by_name(classes: ComponentSets, names: str) -> ComponentSets:
     for name in requested:
         if name in DEFECTS:
             classes = DEFECTS[name].apply(classes)
+    in_order: dict[str, Reading] = {}
     for name in requested:
         for reading in READINGS.values():
             if name in (reading.name, EVERY):
-                classes = reading.apply(classes)
+                in_order.pop(reading.name, None)
+                in_order[reading.name] = reading
+    for reading in in_order.values():
+        classes = reading.apply(classes)
     return classes
