@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from conformance.clocks import ClockName
     from conformance.execute import CellResult
     from conformance.testing import MailBench, MailLink, MailNode, MailSink
 
@@ -23,16 +24,21 @@ def run_scenario(tmp_path: Path) -> RunScenario:
     """A function that runs all cells of a scenario file against a candidate, and returns their results in the file's order.
 
     `run_scenario(file, candidate="reference", clock=..., scale=..., seed=...)`: `candidate` has the syntax of `--candidate`;
-    the keywords are the fields of `conformance.run.settings.Settings`. The run directory is `run` in the test's `tmp_path`. A
+    the keywords are the fields of `conformance.run.settings.Settings`. As on the command line, a clock that is not named is the
+    first one that suits the candidate, with its own default scale. The run directory is `run` in the test's `tmp_path`. A
     result has an `outcome` ("pass", "fail", "inconclusive", "not-applicable" or "error"), `verdicts`, `events`, the `file` of
-    its history, and the `logs` of the nodes. Raises InvalidFile, CandidateError.
+    its history, and the `logs` of the nodes. Raises InvalidFile; CandidateError, also for a clock that does not suit the candidate.
     """
 
-    def run(file: str | Path, candidate: str = "reference", **settings: object) -> tuple[CellResult, ...]:
+    def run(
+        file: str | Path, candidate: str = "reference", clock: ClockName | None = None, **settings: object
+    ) -> tuple[CellResult, ...]:
         """Run all cells of the file, one after another, and return their results."""
         # These imports are slow, and many test sessions run no scenario.
         from conformance import paths
-        from conformance.candidates.assignment import read_assignment
+        from conformance.candidates.assignment import choose_clock, read_assignment
+        from conformance.candidates.cell_needs import cells_for
+        from conformance.clocks import default_scale
         from conformance.execute import execute
         from conformance.records import cell_header, item_name
         from conformance.results.fingerprints import environment_sha256
@@ -40,11 +46,12 @@ def run_scenario(tmp_path: Path) -> RunScenario:
         from conformance.run.settings import Settings
         from conformance.scenarios.loader import read_corpus
 
-        assignment = read_assignment(candidate, paths.fixtures() / "candidates")
-        chosen = Settings(**settings)  # type: ignore[arg-type]  # the caller's keywords are not checked statically
+        named = read_assignment(candidate, paths.fixtures() / "candidates")
+        chosen_clock, (assignment,) = choose_clock([named], clock)
+        chosen = Settings(**{"clock": chosen_clock, "scale": default_scale(chosen_clock), **settings})  # type: ignore[arg-type]  # the caller's keywords are not checked statically
         results = []
         for scenario in read_corpus([Path(file)], paths.fixtures()):
-            for cell in scenario.cells(chosen.grid):
+            for cell in cells_for(scenario, chosen.grid, assignment):
                 name = f"{Path(file).name}::{cell.id}::{item_name(cell, assignment)}"
                 header = cell_header(
                     cell, assignment, chosen, run="run", nodeid=name, environment_sha256=environment_sha256(), repeat=""

@@ -11,7 +11,7 @@ A *cell* is one scenario with one candidate for each server. A *need* is a word 
 (`queue`, `routes`, `alternatives`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import Candidate
@@ -19,6 +19,8 @@ from conformance.candidates.kind import commands_needed, recipients
 from conformance.generations import GENERATION_SPECIFIC, GENERATIONS, SHADOW_CAPABILITIES, Generation, generations_of
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import CAPABILITIES, LACKS, Cell
+from conformance.scenarios.fault_grid import GridSize
+from conformance.scenarios.loader import Scenario
 from conformance.scenarios.steps.nodes import Activate
 from conformance.topology import Server
 
@@ -122,6 +124,17 @@ def _mailbox_hosts(cell: Cell) -> frozenset[str]:
     addressed = {address.lower() for address in recipients(cell.all_steps)}
     stores = {mailbox.server for mailbox in cell.topology.mailboxes if mailbox.address.lower() in addressed}
     return frozenset(stores | {step.action.on for step in cell.all_steps if isinstance(step.action, Activate)})
+
+
+def cells_for(scenario: Scenario, grid: GridSize, assignment: Assignment) -> Iterator[Cell]:
+    """Yield the cells of a scenario as an assignment runs them: with its candidates' own timers and described generations.
+
+    Number and order of the cells are the same for all assignments. Raises InvalidFile where the scenario has problems.
+    """
+    for number, example in enumerate(scenario.cells(grid)):
+        # the servers of a cell are the same whatever the timers
+        cell = scenario.cells(grid, assignment.own_timers(example.topology.by_name))[number]
+        yield with_described_generations(cell, assignment)
 
 
 def with_described_generations(cell: Cell, assignment: Assignment) -> Cell:

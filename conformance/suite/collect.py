@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from conformance import paths
-from conformance.candidates.cell_needs import with_described_generations
+from conformance.candidates.cell_needs import cells_for
 from conformance.records import item_name
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import InvalidFile
@@ -46,16 +46,10 @@ class ScenarioCollector(pytest.Collector):
         """Yield an item for each cell and candidate, in a stable order. Raises InvalidFile if there are errors."""
         options = self.config.stash[OPTIONS]
         grid = options.settings.grid
-        # number and order of the cells are the same for all candidates; times may depend on a candidate's own timers
-        for number, one in enumerate(self._scenario.cells(grid)):
-            for assignment in options.assignments:
-                cell = self._scenario.cells(grid, assignment.own_timers(one.topology.by_name))[number]
-                yield CellItem.from_parent(
-                    self,
-                    name=item_name(cell, assignment),
-                    cell=with_described_generations(cell, assignment),
-                    assignment=assignment,
-                )
+        cells = (cells_for(self._scenario, grid, assignment) for assignment in options.assignments)
+        for same_cell in zip(*cells, strict=True):
+            for assignment, cell in zip(options.assignments, same_cell, strict=True):
+                yield CellItem.from_parent(self, name=item_name(cell, assignment), cell=cell, assignment=assignment)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the scenario's errors by line, without a traceback."""

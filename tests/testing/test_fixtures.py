@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.candidates.description import REFERENCE, CandidateError
 from conformance.history.events import Delivered, FaultFired, NodeEvent
 from conformance.nodes.contract import NodeError
 from conformance.testing import MailBench, MailLink, MailNode, MailNodes, MailSink
@@ -177,3 +178,45 @@ def test_a_closed_bench_leaves_no_thread_and_no_listener():
     assert set(threading.enumerate()) <= before
     with pytest.raises(ConnectionRefusedError):
         send(sink)
+
+
+OWN_TIMERS = """\
+id: kept-for-its-own-time
+title: A message that nobody takes is kept for the server's own time
+requirements: [RL-RTY-01]
+needs: [relay]
+topology: relay
+timers: own
+drain: 0s
+steps:
+  - send: {as: m, to: wendy@second.test, via: mta1}
+  - expect: {reply: {of: m, code: 250}}
+  - advance: "${own-given-up-after}"
+"""
+
+
+def test_a_scenario_with_own_timers_has_those_of_the_candidate(run_scenario, tmp_path: Path):
+    file = tmp_path / "own.scenario.yaml"
+    file.write_text(OWN_TIMERS, "utf-8")
+    (result,) = run_scenario(file)
+    assert str(result.outcome) == "pass"
+    assert max(event.t for event in result.events) >= REFERENCE.own_timers.given_up_after  # type: ignore[union-attr]  # stated
+
+
+def test_a_scenario_without_a_clock_has_the_first_one_that_suits_the_candidate(run_scenario, tmp_path: Path):
+    file = tmp_path / "own.scenario.yaml"
+    file.write_text(OWN_TIMERS, "utf-8")
+    (result,) = run_scenario(file, "exec:reference")
+    assert result.verdicts[0].sentence == "the server's own timers cannot be scaled"
+    with pytest.raises(CandidateError, match="--clock virtual: reference is a process of its own"):
+        run_scenario(file, "exec:reference", clock="virtual")
+
+
+def test_a_scenario_that_leaves_the_generation_open_has_one_of_the_description(run_scenario, tmp_path: Path):
+    file, description = tmp_path / "own.scenario.yaml", tmp_path / "hub.yaml"
+    file.write_text(OWN_TIMERS, "utf-8")
+    description.write_text(
+        "name: hub\nkind: exec\nclaims: [relay]\ngenerations: [ex2010]\nargv: ['{python}', '-V']\n", "utf-8"
+    )
+    (result,) = run_scenario(file, str(description))
+    assert result.verdicts[0].sentence == "not described: the own-timers of hub"
