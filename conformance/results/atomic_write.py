@@ -35,11 +35,19 @@ class StagedFiles:
     def write(self, path: Path, content: bytes) -> None:
         """Write the new content of a file to a hidden file, which replaces it when the block ends. Raises OSError.
 
-        A further call for the same file replaces the new content. An earlier `remove` of the file no longer counts.
+        A further call for the same file replaces the new content. A `remove` of the file, before or after, does not count.
+        Where the call fails and the block goes on, the file stays as it is.
         """
-        self._removed.pop(path, None)
-        scratch = self._scratch_files[path] = path.with_name(f".{path.name}.{os.getpid()}")
-        scratch.write_bytes(content)
+        scratch = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            scratch.write_bytes(content)
+        except BaseException:  # a part of the content must not replace the file
+            self._scratch_files.pop(path, None)
+            self._removed.pop(path, None)
+            with contextlib.suppress(OSError):
+                scratch.unlink(missing_ok=True)
+            raise
+        self._scratch_files[path] = scratch
 
     def write_text(self, path: Path, text: str) -> None:
         """Do as `write` does with a text, in UTF-8. Raises OSError."""
@@ -71,6 +79,7 @@ class StagedFiles:
         Raises OSError; what was removed and renamed until then stays so.
         """
         for path in self._removed:
-            path.unlink(missing_ok=True)
+            if path not in self._scratch_files:
+                path.unlink(missing_ok=True)
         for path, scratch in self._scratch_files.items():
             scratch.replace(path)
