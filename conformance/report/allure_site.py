@@ -130,14 +130,18 @@ def build_allure(
 
     The page needs no web server. `resolve` gives the URLs of the results' links. The trend has the points of `earlier` run
     directories, the oldest first; or, with `history_file`, the points in that file, to which this run's is added. This
-    run's point is also written into its run directory; where that cannot be written, `note` is called with a sentence.
-    Runs Allure, which takes seconds. Raises AllureMissing; OSError; ValueError for a damaged point.
+    run's point is also written into its run directory; where that cannot be written, or the point of an earlier run is
+    damaged, `note` is called with a sentence. Runs Allure, which takes seconds. Raises AllureMissing, also for a damaged
+    `history_file`, which stays as it is; OSError.
     """
     results = run_dir / RESULTS
     if not results.is_dir():
         raise AllureMissing(f"the run has no {RESULTS}")
     script, node = allure_script(pinned, cache), find_node()
-    points = _points_in_file(history_file, _own_uuid(run_dir)) if history_file is not None else _points_of_runs(earlier)
+    if history_file is not None:
+        points = _points_in_file(history_file, _own_uuid(run_dir))
+    else:
+        points = _points_of_runs(earlier, note)
     with tempfile.TemporaryDirectory(prefix="allure-") as scratch:
         history, site = Path(scratch) / HISTORY, Path(scratch) / "site"
         history.write_bytes(b"".join(points))
@@ -196,28 +200,59 @@ def trim_trend_point(point: bytes) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
-def _points_of_runs(earlier: Iterable[Path]) -> list[bytes]:
+def _points_of_runs(earlier: Iterable[Path], note: Callable[[str], object]) -> list[bytes]:
     """Return the points of earlier run directories that have one, in their order: the last `_MAX_POINTS` - 1.
 
-    One place is left for this run's point.
+    One place is left for this run's point. A damaged point is left out, and `note` is called with a sentence.
     """
-    return [path.read_bytes() for run in earlier if (path := run / HISTORY).is_file()][1 - _MAX_POINTS :]
+    points = []
+    for path in [path for run in earlier if (path := run / HISTORY).is_file()][1 - _MAX_POINTS :]:
+        point = path.read_bytes().strip()
+        if _uuid_of_point(point) is None:
+            note(f"Allure's trend lacks {path.parent}: {HISTORY} there is damaged")
+        else:
+            points.append(point + b"\n")
+    return points
 
 
 def _points_in_file(history_file: Path, own_uuid: str | None) -> list[bytes]:
     """Return the latest points of a history file, without the point that an earlier site of this run added.
 
     One place is left for this run's point. `own_uuid` is None for a run whose site was not built before. [] without the
-    file. Raises ValueError for a line that is not JSON.
+    file. Raises AllureMissing for a line that is not a point.
     """
-    lines = history_file.read_bytes().splitlines(keepends=True) if history_file.is_file() else []
-    return [line for line in lines if json.loads(line)["uuid"] != own_uuid][1 - _MAX_POINTS :]
+    points = []
+    lines = history_file.read_bytes().splitlines() if history_file.is_file() else []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        uuid = _uuid_of_point(line)
+        if uuid is None:
+            raise AllureMissing(
+                f"{history_file}:{number}: the line is damaged, or not of a file with Allure's trend; the file was not changed: "
+                "delete the line, or name another file with --history"
+            )
+        if uuid != own_uuid:
+            points.append(line + b"\n")
+    return points[1 - _MAX_POINTS :]
 
 
 def _own_uuid(run_dir: Path) -> str | None:
-    """Return the UUID of the point that a run directory has, or None where its site was not built before."""
+    """Return the UUID of the point that a run directory has, or None where its site was not built before or it is damaged."""
     file = run_dir / HISTORY
-    return str(json.loads(file.read_bytes())["uuid"]) if file.is_file() else None
+    return _uuid_of_point(file.read_bytes()) if file.is_file() else None
+
+
+def _uuid_of_point(point: bytes) -> str | None:
+    """Return the UUID of a point of the trend, None for octets that are not a point: a JSON object with its results."""
+    try:
+        document = json.loads(point.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or not isinstance(document.get("testResults"), dict):
+        return None
+    uuid = document.get("uuid")
+    return uuid if isinstance(uuid, str) else None
 
 
 def _install_folder(pinned: Path, cache: Path) -> Path:

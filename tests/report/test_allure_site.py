@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from conformance.report.allure_site import (
+    HISTORY,
     AllureMissing,
+    _points_in_file,
+    _points_of_runs,
     allure_script,
+    build_allure,
     ensure_allure_installed,
     find_node,
     trim_trend_point,
@@ -130,3 +134,52 @@ def test_a_point_of_the_trend_is_cut_to_what_allure_shows() -> None:
     )
     assert made["testResults"]["a"] == {"status": "failed", "message": "m" * 300, "labels": []}
     assert made["testResults"]["b"]["message"] is None
+
+
+POINT = b'{"uuid": "u%d", "testResults": {}}'
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b'{"uuid": "u", "testRes', b"not JSON", b"[]", b"7", b"{}", b'{"uuid": 7, "testResults": {}}',
+        b'{"uuid": "u", "testResults": []}', b'{"uuid": "\xff", "testResults": {}}', b"\xef\xbb\xbf" + POINT % 2, b"[" * 100_000,
+    ],
+    ids=["truncated", "text", "list", "number", "empty", "uuid", "results", "not-utf-8", "byte-order-mark", "deep"],
+)  # fmt: skip
+def test_a_damaged_history_file_is_named_with_its_line_and_stays_as_it_is(
+    tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch, damaged: bytes
+) -> None:
+    with_node(tmp_path, monkeypatch)
+    ensure_allure_installed(pinned, tmp_path / "cache")
+    run, history = tmp_path / "run", tmp_path / "history.jsonl"
+    (run / "allure-results").mkdir(parents=True)
+    content = POINT % 1 + b"\n" + damaged + b"\n"
+    history.write_bytes(content)
+    with pytest.raises(AllureMissing, match=r"history\.jsonl:2: the line is damaged.*delete the line"):
+        build_allure(
+            run,
+            tmp_path / "site",
+            pinned=pinned,
+            cache=tmp_path / "cache",
+            candidates=(),
+            resolve=str,
+            history_file=history,
+        )
+    assert history.read_bytes() == content
+
+
+def test_each_point_of_a_history_file_has_a_line_of_its_own(tmp_path: Path) -> None:
+    history = tmp_path / "history.jsonl"
+    history.write_bytes(b"\n" + POINT % 1 + b"\r\n\n" + POINT % 2 + b"\n" + POINT % 3)
+    assert _points_in_file(history, "u2") == [POINT % 1 + b"\n", POINT % 3 + b"\n"]
+
+
+def test_a_damaged_point_of_an_earlier_run_is_left_out_with_a_note(tmp_path: Path) -> None:
+    notes: list[str] = []
+    runs = [tmp_path / name for name in ("one", "two", "three")]
+    for run, content in zip(runs, (POINT % 1, b'{"uuid": "u', POINT % 3 + b"\n"), strict=True):
+        run.mkdir()
+        (run / HISTORY).write_bytes(content)
+    assert _points_of_runs(runs, notes.append) == [POINT % 1 + b"\n", POINT % 3 + b"\n"]
+    assert notes == [f"Allure's trend lacks {runs[1]}: {HISTORY} there is damaged"]
