@@ -17,12 +17,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from conformance.history.events import ConnectFailed, Reply
+from conformance.history.events import ConnectFailed, FaultFired, Reply
 from conformance.model.due_notifications import report_transactions
-from conformance.model.facts import Facts
+from conformance.model.facts import Facts, operation_name
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
-from conformance.trace.sessions import Transaction
+from conformance.trace.sessions import Session, Transaction
 
 _PROMPT_S = 60.0
 """Documented seconds within which a message is expired and its report sent, beside one retry interval."""
@@ -49,9 +49,9 @@ class QueuedMessage:
 def expires_in_time(facts: Facts) -> Finding:
     """Check of each message that only met with transient failures that it expires with a report, and not too early.
 
-    A report that was sent is judged for coming too early only. Without one, an attempt to pass the message on after its expiry is
-    a violation, and so is no report by then. A message with a null reverse-path has no report. A message that a next hop accepted
-    in time is no occasion. Only candidates that claim `shadow-2013` are judged.
+    A violation is a report that comes too early, an attempt to pass the message on after `_latest_expiry`, and no report by then,
+    whether or not one comes later. A message with a null reverse-path has no report. A message that a next hop accepted in time
+    is no occasion. Only candidates that claim `shadow-2013` are judged.
     """
     finding = Finding("a message expires with a report after MessageExpirationTimeout")
     if "shadow-2013" not in facts.context.claims:
@@ -68,22 +68,20 @@ def expires_in_time(facts: Facts) -> Finding:
             continue
         message = facts.trace.messages[queued.name]
         report = next(_reports_of(facts, queued), None)
-        if report is not None:
-            finding.occasions += 1
-            age = report.t - queued.dot_t
-            if age < min(timeouts) - facts.slack:
-                finding.add_message_violation(
-                    message,
-                    f"{queued.server} reported that it could not be delivered to {queued.recipient} {format_seconds(age)} "
-                    f"after it had taken it, though it met with transient failures only; MessageExpirationTimeout is "
-                    f"{format_seconds(min(timeouts))}",
-                    report.n,
-                    queued.handed_n,
-                )
+        finding.occasions += report is not None or deadline is not None
+        age = report.t - queued.dot_t if report is not None else math.inf
+        if report is not None and age < min(timeouts) - facts.slack:
+            finding.add_message_violation(
+                message,
+                f"{queued.server} reported that it could not be delivered to {queued.recipient} {format_seconds(age)} "
+                f"after it had taken it, though it met with transient failures only; MessageExpirationTimeout is "
+                f"{format_seconds(min(timeouts))}",
+                report.n,
+                queued.handed_n,
+            )
             continue
         if deadline is None:
             continue
-        finding.occasions += 1
         late = next((t for t in queued.tries if t.t > deadline), None)
         if late is not None:
             finding.add_message_violation(
@@ -94,13 +92,25 @@ def expires_in_time(facts: Facts) -> Finding:
                 late.n,
                 queued.handed_n,
             )
-        elif message.sender and not _may_be_reporting(facts, queued, max(timeouts)):
-            finding.add_message_violation(
-                message,
-                f"{queued.server} took it at {format_seconds(queued.handed_t)}, did not pass it on to {queued.recipient}, and sent "
-                f"no report by {format_seconds(deadline)}; MessageExpirationTimeout is {format_seconds(max(timeouts))}",
-                queued.handed_n,
-            )
+        elif message.sender and (report is None or report.t > deadline):
+            expiry_t = queued.dot_t + min(timeouts) - facts.slack
+            if _may_be_reporting(facts, queued.server, expiry_t, math.inf if report is None else deadline):
+                continue
+            if report is None:
+                finding.add_message_violation(
+                    message,
+                    f"{queued.server} took it at {format_seconds(queued.handed_t)}, did not pass it on to {queued.recipient}, and "
+                    f"sent no report by {format_seconds(deadline)}; MessageExpirationTimeout is {format_seconds(max(timeouts))}",
+                    queued.handed_n,
+                )
+            elif not _is_kept_waiting(facts, queued.server, expiry_t, deadline):
+                finding.add_message_violation(
+                    message,
+                    f"{queued.server} reported that it could not be delivered to {queued.recipient} at {format_seconds(report.t)}, "
+                    f"and not by {format_seconds(deadline)}; MessageExpirationTimeout is {format_seconds(max(timeouts))}",
+                    report.n,
+                    queued.handed_n,
+                )
     return finding
 
 
@@ -231,14 +241,48 @@ def _latest_expiry(facts: Facts, queued: QueuedMessage, timeout: float) -> float
     return None
 
 
-def _may_be_reporting(facts: Facts, queued: QueuedMessage, timeout: float) -> bool:
-    """Return whether the server tried to pass on something else once the message had expired, which may have been its report.
+def _may_be_reporting(facts: Facts, server: str, since_t: float, until_t: float) -> bool:
+    """Return whether between two times the server tried to pass something on that may have been a report.
 
-    Such a try is a failed connection, or a transaction with a null reverse-path that ended before its content.
+    Such a try is a connection that failed or that a fault acted on at the dial, a session without mail up to `until_t` and of no
+    other purpose, and a transaction with a null reverse-path that ended before its content.
     """
-    since = queued.handed_t + timeout
-    failed = any(event.client == queued.server and event.t >= since for event in facts.trace.events_of(ConnectFailed))
-    return failed or any(
-        t.client == queued.server and not t.sender and t.t >= since and t.kind != "shadow" and t.dot_n is None
+    dials: list[ConnectFailed | FaultFired] = [
+        *facts.trace.events_of(ConnectFailed),
+        *(fault for fault in facts.trace.events_of(FaultFired) if fault.session is None),
+    ]
+    if any(dial.client == server and since_t <= dial.t <= until_t for dial in dials):
+        return True
+    if any(
+        since_t <= session.t <= until_t and not any(t.t <= until_t for t in session.transactions)
+        for session in _mail_sessions(facts, server)
+    ):
+        return True
+    return any(
+        t.client == server and not t.sender and since_t <= t.t <= until_t and t.kind != "shadow" and t.dot_n is None
         for t in facts.trace.transactions
     )
+
+
+def _is_kept_waiting(facts: Facts, server: str, since_t: float, until_t: float) -> bool:
+    """Return whether, at some time between two times, the server was in a session that lasted for longer than `_PROMPT_S`.
+
+    A message does not expire while it is being sent, and a server may open only so many sessions at a time.
+    """
+    return any(
+        session.t <= until_t
+        and (session.closed is None or (session.closed.t >= since_t and session.closed.t - session.t > _PROMPT_S))
+        for session in _mail_sessions(facts, server)
+    )
+
+
+def _mail_sessions(facts: Facts, server: str) -> Iterator[Session]:
+    """Yield the sessions that a server opened itself, without those for shadow copies and discard status."""
+    for (client, _), sessions in facts.sessions_by_client_and_server.items():
+        if client == server:
+            yield from (
+                session
+                for session in sessions
+                if facts.is_opened_by_tested_server(client, session.name)
+                and not any(operation_name(exchange) for exchange in session.exchanges)
+            )
