@@ -17,10 +17,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from conformance.history.events import Talked
+from conformance.history.events import ConnectFailed, FaultFired, Talked
 from conformance.history.values import TalkExchange
-from conformance.model.facts import Facts
-from conformance.model.relaying import Key, Relaying
+from conformance.model.facts import Facts, operation_name
+from conformance.model.relaying import Key, Relaying, needs_smtputf8
 from conformance.model.reports import FailureReports
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
@@ -119,7 +119,8 @@ class _FailedTls:
 def _failures(facts: Facts) -> dict[tuple[str, str], list[_FailedTls]]:
     """Return the sessions in which TLS failed, by client and next hop.
 
-    STARTTLS got 4yz, or 220 and then the other side or the link ended the session. Where the client left, TLS did not fail.
+    STARTTLS got 4yz, or 220 from a sink and then the other side or the link ended the session. Where the client left, TLS did not
+    fail. With another server under test nothing is recorded within TLS, so that it may have begun there.
     """
     found: dict[tuple[str, str], list[_FailedTls]] = {}
     for session in facts.trace.sessions.values():
@@ -134,6 +135,7 @@ def _failures(facts: Facts) -> dict[tuple[str, str], list[_FailedTls]]:
             and asked is session.exchanges[-1]
             and session.closed is not None
             and session.closed.by != "client"
+            and not facts.is_tested_server(session.server)
         )
         if is_refused or is_broken:
             said = f"answered STARTTLS with {asked.reply.code}" + (", and TLS did not begin" if is_broken else "")
@@ -142,37 +144,56 @@ def _failures(facts: Facts) -> dict[tuple[str, str], list[_FailedTls]]:
     return found
 
 
-def _concerned(facts: Facts) -> Iterator[tuple[Key, float, _FailedTls]]:
+@dataclass(frozen=True, slots=True)
+class _Concerned:
+    """A message that a server had for a recipient, and was not done with, when TLS failed with one of its next hops.
+
+    It was handed the message at `handed_t`; `failed` is the first such failure since, at any of the next hops `hops`.
+    """
+
+    key: Key
+    handed_t: float
+    failed: _FailedTls
+    hops: frozenset[str]
+
+
+def _concerned(facts: Facts) -> Iterator[_Concerned]:
     """Yield each message and recipient for which TLS failed with a next hop since the server acknowledged the message.
 
-    Each comes with the time at which it was handed, and the first such failure at the first of its next hops that has one.
-    Nothing is yielded with `timers: own`, where the server's intervals are not known.
+    Left out are those that a next hop had accepted or refused for good by then, or may have, and those of which a try had begun
+    that ended so. Nothing is yielded with `timers: own`, where the server's intervals are not known.
     """
     failures = facts.compute_once(_failures)
     if not failures or facts.context.cell.timers == "own":
         return
-    for key, handings in facts.compute_once(Relaying).handings.items():
+    relaying = facts.compute_once(Relaying)
+    for key, handings in relaying.handings.items():
         server, _, recipient = key
-        acknowledged = [h for h in handings if h.acknowledged is not None]
-        if not acknowledged:
+        acknowledged = next((h for h in handings if h.acknowledged is not None), None)
+        if acknowledged is None:
             continue
-        for hop in facts.topology.next_hops(server, recipient):
-            failed = next((f for f in failures.get((server, hop), ()) if f.n > acknowledged[0].n), None)
-            if failed is not None:
-                yield key, acknowledged[0].t, failed
-                break
+        hops = frozenset(hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient))
+        since = [f for hop in hops for f in failures.get((server, hop), ()) if f.n > acknowledged.n]
+        if not since:
+            continue
+        failed = min(since, key=lambda f: f.n)
+        earlier = [t for t in relaying.tries.get(key, ()) if t.transaction.n < failed.n]
+        if not any(t.is_unclear or t.outcome in (2, 5) for t in earlier):
+            yield _Concerned(key=key, handed_t=acknowledged.t, failed=failed, hops=hops)
 
 
 @rule("RL-TLS-03")
 def failed_tls_is_transient(facts: Facts) -> Finding:
     """Check that mail is neither reported as failed nor left untried where STARTTLS got 4yz, or the handshake was cut.
 
-    A report after the message's lifetime is right. Another session with that next hop counts as a try. A server that had no time
-    to try again (`_has_had_time`) is no occasion.
+    A report after the message's lifetime is right, and so is one of a failure that need not be that of TLS (`_may_be_refused`).
+    Another session with any next hop of the message counts as a try, and so does a connection that failed. A server that had no
+    time to try again (`_has_had_time`) is no occasion.
     """
     finding = Finding("mail goes on, or is tried again, after TLS has failed")
     relaying = facts.compute_once(Relaying)
-    for key, handed_t, failed in _concerned(facts):
+    for one in _concerned(facts):
+        key, failed = one.key, one.failed
         server, name, recipient = key
         message = facts.trace.messages[name]
         lifetime = facts.possible_parameter_range(server, "MessageExpirationTimeout", 0, facts.end_n).least
@@ -181,13 +202,13 @@ def failed_tls_is_transient(facts: Facts) -> Finding:
         if tried or facts.context.deliveries_of(name, recipient):
             finding.occasions += 1
         elif reported is not None:
-            if reported.t - handed_t < lifetime - facts.slack:
+            if reported.t - one.handed_t < lifetime - facts.slack and not _may_be_refused(facts, one, reported.n):
                 finding.occasions += 1
                 problem = (
                     f"{server} reported it as failed for {recipient}, after {failed.session.server} had {failed.reply}"
                 )
                 finding.add_message_violation(message, problem, reported.n, failed.n)
-        elif any(s.n > failed.n for s in facts.sessions_by_client_and_server[server, failed.session.server]):
+        elif any(_dials_since(facts, one)) or any(_sessions_since(facts, one)):
             finding.occasions += 1
         elif _has_had_time(facts, server, failed):
             finding.occasions += 1
@@ -201,11 +222,13 @@ def mail_goes_on_in_the_clear(facts: Facts) -> Finding:
     """Check that a server that sends mail in the clear in any session with a sink does so, too, where TLS keeps failing.
 
     Such a server does not require TLS (RFC 3207 4 leaves it to the client's policy). Within `_patience` of the failure it must
-    have begun a transaction with the message, or delivered it; a server that stopped, or had no time for that, is no occasion.
+    have begun a transaction with the message, or delivered it. A server that stopped, or had no time for that, is no occasion,
+    nor is one for which something else than TLS failed within that time (`_fails_otherwise`).
     """
     finding = Finding("where TLS is optional, mail goes on without it when it fails")
     relaying = facts.compute_once(Relaying)
-    for key, _, failed in _concerned(facts):
+    for one in _concerned(facts):
+        key, failed = one.key, one.failed
         server, name, recipient = key
         is_optional = any(
             facts.is_opened_by_tested_server(server, s.name) and s.transactions and not _has_starttls(s)
@@ -219,7 +242,7 @@ def mail_goes_on_in_the_clear(facts: Facts) -> Finding:
         tried = [t.transaction.t for t in relaying.tries.get(key, ()) if t.transaction.n > failed.n]
         if min([*tried, *(d.t for d in facts.context.deliveries_of(name, recipient))], default=math.inf) <= until:
             finding.occasions += 1
-        elif _has_had_time(facts, server, failed):
+        elif _has_had_time(facts, server, failed) and not _fails_otherwise(facts, one, until):
             finding.occasions += 1
             finding.add_message_violation(
                 facts.trace.messages[name],
@@ -241,6 +264,62 @@ def _find_report(facts: Facts, key: Key, after_n: int) -> Transaction | None:
         if report.origin == server and is_about and report.n > after_n:
             return report.transaction
     return None
+
+
+def _sessions_since(facts: Facts, one: _Concerned) -> Iterator[Session]:
+    """Yield the sessions that the server opened with the message's next hops after TLS had failed.
+
+    Those for shadow copies and discard status are left out.
+    """
+    for hop in one.hops:
+        for session in facts.sessions_by_client_and_server.get((one.key[0], hop), ()):
+            is_own = session.n > one.failed.n and facts.is_opened_by_tested_server(session.client, session.name)
+            if is_own and not any(operation_name(x) for x in session.exchanges):
+                yield session
+
+
+def _dials_since(facts: Facts, one: _Concerned) -> Iterator[ConnectFailed | FaultFired]:
+    """Yield the failed connections of the server to the message's next hops after TLS had failed, and the dials with a fault."""
+    dials: list[ConnectFailed | FaultFired] = [
+        *facts.trace.events_of(ConnectFailed),
+        *(fault for fault in facts.trace.events_of(FaultFired) if fault.session is None),
+    ]
+    for dial in dials:
+        if dial.client == one.key[0] and dial.server in one.hops and dial.n > one.failed.n:
+            yield dial
+
+
+def _may_be_refused(facts: Facts, one: _Concerned, before_n: int) -> bool:
+    """Return whether a message may have failed for good after TLS had failed and before an event, without a try that shows it.
+
+    A next hop said 5yz to something else than a recipient or a content, as in its greeting; or the message needs an extension
+    that the next hop may lack in the clear: 8BITMIME or SMTPUTF8.
+    """
+    _, name, recipient = one.key
+    message = facts.trace.messages[name]
+    return (
+        message.digest.eight_bit
+        or needs_smtputf8(message.sender, recipient)
+        or any(
+            reply.code // 100 == 5 and reply.to not in ("RCPT", "CONTENT") and one.failed.n < reply.n < before_n
+            for session in (one.failed.session, *_sessions_since(facts, one))
+            for reply in session.replies
+        )
+    )
+
+
+def _fails_otherwise(facts: Facts, one: _Concerned, until_t: float) -> bool:
+    """Return whether, by a time, the server failed to reach a next hop of the message, or had a session that shows no reason.
+
+    Such a session has neither mail nor a STARTTLS that failed: the next hop may have refused its greeting, or the mail may have
+    passed within TLS.
+    """
+    failures = facts.compute_once(_failures)
+    failed = {f.session.name for hop in one.hops for f in failures.get((one.key[0], hop), ())}
+    return any(dial.t <= until_t for dial in _dials_since(facts, one)) or any(
+        session.t <= until_t and not session.transactions and session.name not in failed
+        for session in _sessions_since(facts, one)
+    )
 
 
 def _has_had_time(facts: Facts, server: str, failed: _FailedTls) -> bool:
