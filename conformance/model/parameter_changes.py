@@ -6,6 +6,7 @@ made while the server was down takes effect where it is recorded, immediately be
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from heapq import merge
 from typing import NamedTuple
 
@@ -51,6 +52,13 @@ class ParameterChanges:
             if event.refused is None:
                 for name, value in event.changes.items():
                     self._changes[event.node, name].append((offered_n, event.n, value))
+
+    def accepted(self, server: str, name: str) -> Sequence[tuple[int, int, JsonValue]]:
+        """Return the accepted changes of a parameter, in order: the number of the offer's event, of the answer's, the new value.
+
+        `listeners.NAME` names the limits of a receive connector; the new value has those that change.
+        """
+        return self._changes.get((server, name), ())
 
     def possible_values(self, server: str, name: str, after_n: int, before_n: int) -> list[JsonValue]:
         """Return each value that a parameter may have had between two events, oldest first; more than one if it was changed then.

@@ -10,8 +10,6 @@ its own.
 Nothing here decides whether something was right, reads a file or waits.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping
 from functools import cached_property
 
 from pydantic import JsonValue
@@ -52,16 +50,11 @@ class ParameterFacts(ServerFacts):
         )
 
     def parameter_values_between(self, server: str, name: str, after_n: int, before_n: int) -> list[JsonValue]:
-        """Return the values of a parameter that were in force between two events, the oldest first; refused changes left out."""
-        changed = [
-            e.changes[name]
-            for e in self._accepted_changes.get(server, ())
-            if after_n < e.n < before_n and name in e.changes
-        ]
-        return [self.parameter(server, name, after_n), *changed]
+        """Return each value that a parameter may have had between two events, as `possible_parameter_values` does."""
+        return self.possible_parameter_values(server, name, after_n, before_n)
 
     def parameter_numbers_between(self, server: str, name: str, after_n: int, before_n: int) -> list[float]:
-        """Return those values of a parameter in force between two events that are numbers: documented seconds, or counts."""
+        """Return those values that a parameter may have had between two events that are numbers: documented seconds, or counts."""
         values = self.parameter_values_between(server, name, after_n, before_n)
         return [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
 
@@ -76,9 +69,9 @@ class ParameterFacts(ServerFacts):
     def listener_limits_between(
         self, server: str, listener: str, after_n: int, before_n: int
     ) -> list[dict[str, float]]:
-        """Return the limits of a receive connector in force between two events, the oldest first.
+        """Return the limits that a receive connector may have had from one event to another, both included; the oldest first.
 
-        Each entry is what `listener_limits` returns.
+        Each entry is what `listener_limits` returns. A change counts from its offer to the server's answer with both values.
         """
         limits = self._first_limits.get((server, listener))
         if limits is None:
@@ -86,9 +79,9 @@ class ParameterFacts(ServerFacts):
             limits = {**LISTENER_LIMITS["edge" if own.role == "edge" else ""], **own.listeners.get(listener, {})}  # type: ignore[dict-item]
             self._first_limits[server, listener] = limits
         found = []
-        for event in self._accepted_changes.get(server, ()):
-            if isinstance(change := event.changes.get(f"listeners.{listener}"), dict) and event.n < before_n:
-                if event.n > after_n:
+        for offered_n, answered_n, change in self._parameter_changes.accepted(server, f"listeners.{listener}"):
+            if isinstance(change, dict) and offered_n <= before_n:
+                if answered_n >= after_n:
                     found.append(limits)
                 limits = {**limits, **change}  # type: ignore[dict-item]  # what was taken is a number, or SR-CFG-03 fails
         return [*found, limits]
@@ -97,15 +90,6 @@ class ParameterFacts(ServerFacts):
     def _first_limits(self) -> dict[tuple[str, str], dict[str, float]]:
         """The limits of receive connectors from the start, by server and listener; `listener_limits_between` fills it."""
         return {}
-
-    @cached_property
-    def _accepted_changes(self) -> Mapping[str, list[Configured]]:
-        """The configurations that each server did not refuse, in order."""
-        found: dict[str, list[Configured]] = defaultdict(list)
-        for event in self.trace.events_of(Configured):
-            if event.refused is None:
-                found[event.node].append(event)
-        return found
 
     @cached_property
     def _parameter_changes(self) -> ParameterChanges:
