@@ -238,12 +238,16 @@ def _end_hidden_from(facts: Facts, session: Session) -> float:
     """Return the time from which the client's end of the session may not be recorded; infinity for never.
 
     Faults hide it that alter the session (a muted one's end is recorded), hold or delay octets, or cut the link, and a server
-    that is paused. A client that is interrupted does not keep its limits. Where the dial was delayed, or octets were held
-    (`stall`) and no fault delayed any, it is the session's opening.
+    that is paused. A client that is interrupted does not keep its limits. Where a fault may have delayed the dial, it is the
+    session's opening. Before octets are held (`stall`), everything is recorded.
     """
     faults = facts.faults_by_session.get(session.name, ())
-    if session.name in facts.trace.delayed_sessions and not any(f.action in DELAYING_FAULTS for f in faults):
-        return session.t  # delayed from the dial on
+    if any(
+        fault.session is None and fault.action in DELAYING_FAULTS and fault.n < session.n
+        and (fault.client, fault.server) == (session.client, session.server)
+        for fault in facts.trace.events_of(FaultFired)
+    ):  # fmt: skip
+        return session.t
     hiding: list[FaultFired | NodeEvent] = [
         fault
         for fault in faults
