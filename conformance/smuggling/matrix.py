@@ -16,7 +16,9 @@ from pathlib import Path
 from conformance.probe.end_of_data import SENDER, SMUGGLED_SENDER, Variant, applicable_variants, send_variant
 from conformance.probe.server import NotApplicable, Server
 from conformance.probe.session import ServerClosed, ServerSilent, Unanswered
+from conformance.shortage import shortage_of
 from conformance.testing import MailNode, MailNodes, ReceivedMessage
+from conformance.wire.sockets import describe_error
 
 RECIPIENT = "victor@outside.test"
 _REPLY_LIMIT = 20.0
@@ -27,6 +29,9 @@ ARRIVAL = 6.0
 """Seconds in which what a relay has accepted reaches the sink; most takes less than one."""
 _SETTLE = 2.0
 """Seconds to wait for a second message after all first ones have arrived: it was accepted in the same session."""
+
+_NO_REPLY = (NotApplicable, ServerClosed, ServerSilent, Unanswered, OSError)
+"""Exceptions for a session that the relay does not open or does not hold to its end."""
 
 _MARK = re.compile(rb"^Message-ID: <([^@>]+)@probe\.test>", re.MULTILINE | re.IGNORECASE)
 
@@ -115,13 +120,17 @@ async def _try_pair(relay_name: str, relay: MailNode, receiver_name: str, receiv
     """Send all variants through a relay to a receiver, wait for them at the receiver's sink, and return the passage of each.
 
     The relay's link to its next hop is connected to the receiver before. `server` is the relay, as the probe sees it. An accepted
-    variant that has not come within `ARRIVAL` and `_SETTLE` seconds counts as not arrived. Raises NotApplicable, ServerClosed,
-    ServerSilent or Unanswered if a first session with the relay cannot be held; OSError without a connection.
+    variant that has not come within `ARRIVAL` and `_SETTLE` seconds counts as not arrived. One for which no session with the relay can
+    be held counts as refused, with the reason as its reply, so that the other pairs keep their results. Raises OSError only if
+    this machine ran out of something.
     """
     await asyncio.to_thread(relay.next_hop.connect_to, receiver.host, receiver.port)
     server = Server(address=(relay.host, relay.port), limit=_REPLY_LIMIT, recipient=RECIPIENT)
-    async with server.session() as session:
-        server.keywords = session.keywords
+    try:
+        async with server.session() as session:
+            server.keywords = session.keywords
+    except _NO_REPLY as error:  # each variant will say so; without keywords those in chunks are left out
+        _raise_for_shortage(error)
     semaphore = asyncio.Semaphore(_SESSIONS)
 
     async def send(variant: Variant) -> tuple[bool, tuple[str, ...]]:
@@ -129,8 +138,9 @@ async def _try_pair(relay_name: str, relay: MailNode, receiver_name: str, receiv
         async with semaphore:
             try:
                 replies = await send_variant(server, variant)
-            except (NotApplicable, ServerClosed, ServerSilent, Unanswered) as refused:
-                return False, (str(refused),)
+            except _NO_REPLY as refused:
+                _raise_for_shortage(refused)
+                return False, (describe_error(refused) if isinstance(refused, OSError) else str(refused),)
         return bool(replies) and replies[0].positive, tuple(map(str, replies))
 
     variants = applicable_variants(server)
@@ -150,6 +160,12 @@ async def _try_pair(relay_name: str, relay: MailNode, receiver_name: str, receiv
         )
         for name, (accepted, replies) in sent.items()
     ]
+
+
+def _raise_for_shortage(error: Exception) -> None:
+    """Raise an exception again that says that this machine, not the relay, ran out of something."""
+    if shortage_of(error):
+        raise error
 
 
 class Arrivals:

@@ -1,15 +1,20 @@
 """The smuggling matrix: what counts as one message and as two, between servers in this process and between real ones."""
 
+import asyncio
 import json
+import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from conformance import paths
 from conformance.cli import main
+from conformance.commands.smuggling import _exit_code, _print_pairs
 from conformance.probe.end_of_data import SENDER, SMUGGLED_SENDER, VARIANTS
 from conformance.probe.server import Server
-from conformance.smuggling.matrix import Arrivals, Passage, Passed, _decide_passage, _rounds
+from conformance.smuggling.matrix import Arrivals, Passage, Passed, _decide_passage, _rounds, _try_pair
 from conformance.smuggling.page import smuggling_page
 from conformance.testing import ReceivedMessage
 
@@ -119,6 +124,23 @@ def test_the_page_has_every_pair_and_escapes_what_it_shows():
     assert page.count("none</span>") == 1
     assert "a&lt;b&gt;" in page
     assert "a<b>" not in page
+
+
+def test_a_relay_that_has_ended_refuses_every_variant_and_keeps_the_results_of_other_pairs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound, and not listening
+        hop = SimpleNamespace(connect_to=lambda host, port: None, wait_until=lambda condition, within: condition([]))
+        node: Any = SimpleNamespace(host="127.0.0.1", port=closed.getsockname()[1], next_hop=hop)
+        results = asyncio.run(_try_pair("a", node, "b", node))
+    assert {passed.variant for passed in results} == {v.name for v in VARIANTS.values() if not v.chunked}
+    assert {passed.passage for passed in results} == {Passage.REFUSED}
+    assert all("refused" in passed.replies[0].lower() for passed in results)
+    results.append(Passed("b", "a", "lf-dot-lf", Passage.ONE, ()))
+    _print_pairs(results, tmp_path)
+    assert capsys.readouterr().out == f"nothing came through from a to b\npage: {tmp_path / 'index.html'}\n"
+    assert _exit_code(results) == 3
 
 
 def test_an_unknown_candidate_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
