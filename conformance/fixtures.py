@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,20 +23,26 @@ if TYPE_CHECKING:
 def run_scenario(tmp_path: Path) -> RunScenario:
     """A function that runs all cells of a scenario file against a candidate, and returns their results in the file's order.
 
-    `run_scenario(file, candidate="reference", clock=..., scale=..., seed=...)`: `candidate` has the syntax of `--candidate`;
-    the keywords are the fields of `conformance.run.settings.Settings`. As on the command line, a clock that is not named is the
+    `run_scenario(file, candidate="reference", clock=..., allow_hosts=[...], scale=..., seed=...)`: `candidate` has the syntax
+    of `--candidate`; `allow_hosts` are the hosts other than this machine at which candidates may be; the other keywords are the fields of `conformance.run.settings.Settings`. As on the command line, a clock that is not named is the
     first one that suits the candidate, with its own default scale. The run directory is `run` in the test's `tmp_path`. A
     result has an `outcome` ("pass", "fail", "inconclusive", "not-applicable" or "error"), `verdicts`, `events`, the `file` of
-    its history, and the `logs` of the nodes. Raises InvalidFile; CandidateError, also for a clock that does not suit the candidate.
+    its history, and the `logs` of the nodes. Raises InvalidFile; CandidateError, also for a clock that does not suit the candidate,
+    and for a host that is not allowed.
     """
 
     def run(
-        file: str | Path, candidate: str = "reference", clock: ClockName | None = None, **settings: object
+        file: str | Path,
+        candidate: str = "reference",
+        clock: ClockName | None = None,
+        *,
+        allow_hosts: Collection[str] = (),
+        **settings: object,
     ) -> tuple[CellResult, ...]:
         """Run all cells of the file, one after another, and return their results."""
         # These imports are slow, and many test sessions run no scenario.
         from conformance import paths
-        from conformance.candidates.assignment import choose_clock, read_assignment
+        from conformance.candidates.assignment import check_hosts, choose_clock, read_assignment
         from conformance.candidates.cell_needs import cells_for
         from conformance.clocks import default_scale
         from conformance.execute import execute
@@ -45,8 +51,10 @@ def run_scenario(tmp_path: Path) -> RunScenario:
         from conformance.run.cell_loop import run_without_loop
         from conformance.run.settings import Settings
         from conformance.scenarios.loader import read_corpus
+        from conformance.testing import ALLOW_HOSTS
 
         named = read_assignment(candidate, paths.fixtures() / "candidates")
+        check_hosts(named.candidates, allow_hosts, ALLOW_HOSTS)
         chosen_clock, (assignment,) = choose_clock([named], clock)
         chosen = Settings(**{"clock": chosen_clock, "scale": default_scale(chosen_clock), **settings})  # type: ignore[arg-type]  # the caller's keywords are not checked statically
         results = []
@@ -103,7 +111,8 @@ def mail_node(tmp_path: Path) -> Iterator[Callable[..., MailNode]]:
     """A function that starts a mail server by the name or file of its description: `mail_node("postfix")` returns the server.
 
     It has a `host` and `port`, and a sink `next_hop` to which it relays all mail, unless `mail_node("postfix", next_hop=(host, port))`
-    names another server. It can be killed and started again.
+    names another server. It can be killed and started again. A description with a host that is not this machine needs
+    `mail_node("mine.yaml", allow_hosts=["mail.example.test"])`; without it CandidateError is raised.
     """
     from conformance.testing import MailNodes
 

@@ -12,7 +12,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from email.message import EmailMessage
@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import JsonValue
 
 from conformance import paths
-from conformance.candidates.assignment import read_assignment
+from conformance.candidates.assignment import check_hosts, read_assignment
 from conformance.history.events import AnyEvent, Command, Connected
 from conformance.history.recorder import Recorder
 from conformance.run.clocks.scaled import RealClock
@@ -36,6 +36,9 @@ from conformance.wire.links import Links
 from conformance.wire.sinks import Sink, open_sink
 
 T = TypeVar("T")
+
+ALLOW_HOSTS = 'allow_hosts=["{host}"]'
+"""The argument that permits the host `{host}`, which is not loopback, as errors show it."""
 
 _CLIENT = "client"
 _NODE = "mta1"
@@ -296,19 +299,22 @@ class MailNodes:
         name: str = _NODE,
         next_hop: Address | None = None,
         transport: Mapping[str, JsonValue] | None = None,
+        allow_hosts: Collection[str] = (),
     ) -> MailNode:
         """Start the server of a description, given by name or file, and wait until it is ready.
 
         `name` is what the server calls itself: servers that send each other mail need different names. It transmits to
         `next_hop`, None for a sink. `transport` are its transport parameters, such as `{"MessageRetryInterval": 5}`.
-        Raises CandidateError, NodeError.
+        `allow_hosts` are the hosts other than this machine that the description may name. Raises CandidateError, also for
+        another host; NodeError.
         """
+        assignment = read_assignment(candidate, paths.fixtures() / "candidates")
+        check_hosts(assignment.candidates, allow_hosts, ALLOW_HOSTS)
         directory = self._directory / f"{len(self._running) + 1}"
         directory.mkdir(parents=True)
         file = directory / "world.scenario.yaml"
         file.write_text(_SCENARIO.format(name=name, transport=json.dumps(dict(transport or {}))), "utf-8")
         (cell,) = read_corpus([file], paths.fixtures())[0].cells("smoke")
-        assignment = read_assignment(candidate, paths.fixtures() / "candidates")
 
         async def start_world() -> World:
             """Return a running world, which a task of its own enters now and leaves when its event in `_running` is set."""

@@ -108,13 +108,18 @@ def choose_clock(assignments: Sequence[Assignment], name: ClockName | None) -> t
     return clock, changed
 
 
-def check_hosts(candidates: Iterable[Candidate], allowed: Iterable[str]) -> None:
-    """Raise CandidateError when a description has an address that is neither loopback nor one of the `allowed` hosts."""
+def check_hosts(
+    candidates: Iterable[Candidate], allowed: Iterable[str], permission: str = "--allow-hosts {host}"
+) -> None:
+    """Raise CandidateError when a description has an address that is neither loopback nor one of the `allowed` hosts.
+
+    `permission` is what the error says the user must write to permit the host `{host}`.
+    """
     allowed_hosts = frozenset(allowed)
     for candidate in candidates:
         for key, address in candidate.kind_definition.external_addresses(candidate).items():
             if not is_loopback(address.host) and address.host not in allowed_hosts:
                 raise CandidateError(  # `key` is the address's place in the description
                     f"--candidate {candidate.name}: {key} is {address.host}, which is not this machine; "
-                    f"with --allow-hosts {address.host} the harness connects to it"
+                    f"with {permission.format(host=address.host)} the harness connects to it"
                 )

@@ -10,6 +10,8 @@ import pytest
 from conformance.candidates.description import REFERENCE, CandidateError
 from conformance.history.events import Delivered, FaultFired, NodeEvent
 from conformance.nodes.contract import NodeError
+from conformance.run.world import World
+from conformance.scenarios.cells import Cell
 from conformance.testing import MailBench, MailLink, MailNode, MailNodes, MailSink
 
 pytest_plugins = ["conformance.fixtures"]
@@ -220,3 +222,55 @@ def test_a_scenario_that_leaves_the_generation_open_has_one_of_the_description(r
     )
     (result,) = run_scenario(file, str(description))
     assert result.verdicts[0].sentence == "not described: the own-timers of hub"
+
+
+ELSEWHERE = """\
+name: mine
+kind: remote
+claims: [relay]
+addresses: {frontend: {host: 192.0.2.7, port: 25}}
+"""
+NOT_ALLOWED = re.escape(
+    'addresses.frontend is 192.0.2.7, which is not this machine; with allow_hosts=["192.0.2.7"] the harness connects to it'
+)
+
+
+def test_a_server_on_another_machine_is_started_only_when_allowed(
+    mail_node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    description, entered = tmp_path / "mine.yaml", []
+    description.write_text(ELSEWHERE, "utf-8")
+
+    async def enter(world: World) -> World:
+        entered.append(world)
+        raise NodeError("mta1", "start", "entered")
+
+    monkeypatch.setattr(World, "__aenter__", enter)
+    for allowed in ([], ["127.0.0.1", "192.0.2.70"], "192.0.2.7"):
+        with pytest.raises(CandidateError, match=NOT_ALLOWED):
+            mail_node(str(description), allow_hosts=allowed)
+    assert not entered
+    with pytest.raises(NodeError, match="entered"):
+        mail_node(str(description), allow_hosts=["192.0.2.8", "192.0.2.7"])
+
+
+@pytest.mark.parametrize("word", ["{}", "mbx1={}"])
+def test_a_scenario_runs_on_another_machine_only_when_allowed(
+    run_scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+):
+    file, description, executed = tmp_path / "own.scenario.yaml", tmp_path / "mine.yaml", []
+    file.write_text(OWN_TIMERS, "utf-8")
+    description.write_text(ELSEWHERE, "utf-8")
+
+    async def execute(cell: Cell, *_: object) -> str:
+        executed.append(cell.id)
+        return cell.id
+
+    monkeypatch.setattr("conformance.execute.execute", execute)
+    candidate = word.format(description)
+    for allowed in ([], ["127.0.0.1", "192.0.2.70"], "192.0.2.7"):
+        with pytest.raises(CandidateError, match=NOT_ALLOWED):
+            run_scenario(file, candidate, allow_hosts=allowed)
+    assert not executed
+    assert run_scenario(file, candidate, allow_hosts=["192.0.2.7"]) == tuple(executed)
+    assert executed
