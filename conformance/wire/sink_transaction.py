@@ -193,5 +193,8 @@ class SinkTransaction:
             return self._repeat_reply("451 4.3.0 the sink itself failed")
 
     def _repeat_reply(self, reply: str) -> str:
-        """Return a reply to the final dot: once, with LMTP once for each recipient (RFC 2033 4.2)."""
-        return "\r\n".join([reply] * (len(self.recipients) if self._sink.protocol == "lmtp" else 1))
+        """Return a reply to the end of the content: once, with LMTP once for each recipient (RFC 2033 4.2).
+
+        Without an accepted recipient it is returned once with LMTP too: only BDAT LAST comes that far, and is refused.
+        """
+        return "\r\n".join([reply] * (max(1, len(self.recipients)) if self._sink.protocol == "lmtp" else 1))

@@ -213,6 +213,22 @@ def test_a_chunk_out_of_place_is_refused_and_read(octets: bytes, codes: list[int
     with_sink("smtp", test)
 
 
+@pytest.mark.parametrize("envelope", [b"", b"MAIL FROM:<a@x>\r\n"], ids=["no MAIL", "no RCPT"])
+@pytest.mark.parametrize("protocol", ["smtp", "lmtp"])
+def test_content_without_a_recipient_is_refused_with_one_reply(protocol: str, envelope: bytes) -> None:
+    async def test(_: World, sink: Sink) -> None:
+        sink.keywords = ("CHUNKING",)
+        reader, writer = await asyncio.open_connection(*sink.address)
+        hello = b"LHLO" if protocol == "lmtp" else b"EHLO"
+        writer.write(hello + b" x\r\n" + envelope + b"BDAT 6 LAST\r\nNOOP\r\nDATA\r\nBDAT 0\r\nQUIT\r\n")
+        lines = (await reader.read()).splitlines()
+        writer.close()
+        assert [line[:3] for line in lines[-4:]] == [b"503", b"503", b"503", b"221"]
+        assert b"" not in lines
+
+    with_sink(protocol, test)
+
+
 def test_a_transmission_abandoned_before_the_dot_is_not_delivered() -> None:
     async def test(world: World, sink: Sink) -> None:
         one = Sender(world.links.address("mbx1", "out", "smtp"))
