@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from conformance.history.events import ConnectFailed, FaultFired, Reply
 from conformance.model.due_notifications import report_transactions
 from conformance.model.facts import Facts, operation_name
+from conformance.model.giving_up import asks_for_no_report
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session, Transaction
@@ -33,7 +34,8 @@ class QueuedMessage:
     """A message that `server` was handed once, for a `recipient` whom it tried in vain.
 
     `tries` are its transmissions to the recipient in order; a next hop may have accepted the last one, no other. The final dot
-    came at `dot_t`; the acknowledgement is event `handed_n` at `handed_t`.
+    came at `dot_t`; the acknowledgement is event `handed_n` at `handed_t`. `wants_report`: its failure must be reported, since
+    it has a sender, and its RCPT had no NOTIFY without FAILURE.
     """
 
     name: str
@@ -43,6 +45,7 @@ class QueuedMessage:
     handed_n: int
     handed_t: float
     tries: list[Transaction]
+    wants_report: bool
 
 
 @rule("SR-MNT-14")
@@ -50,8 +53,9 @@ def expires_in_time(facts: Facts) -> Finding:
     """Check of each message that only met with transient failures that it expires with a report, and not too early.
 
     A violation is a report that comes too early, an attempt to pass the message on after `_latest_expiry`, and no report by then,
-    whether or not one comes later. A message with a null reverse-path has no report. A message that a next hop accepted in time
-    is no occasion. Only candidates that claim `shadow-2013` are judged.
+    whether or not one comes later. A message with a null reverse-path has no report, nor has a recipient with a NOTIFY without
+    FAILURE, such as NEVER (RFC 3461 4.1). A message that a next hop accepted in time is no occasion. Only candidates that claim
+    `shadow-2013` are judged.
     """
     finding = Finding("a message expires with a report after MessageExpirationTimeout")
     if "shadow-2013" not in facts.context.claims:
@@ -92,7 +96,7 @@ def expires_in_time(facts: Facts) -> Finding:
                 late.n,
                 queued.handed_n,
             )
-        elif message.sender and (report is None or report.t > deadline):
+        elif queued.wants_report and (report is None or report.t > deadline):
             expiry_t = queued.dot_t + min(timeouts) - facts.slack
             if _may_be_reporting(facts, queued.server, expiry_t, math.inf if report is None else deadline):
                 continue
@@ -159,6 +163,8 @@ def _queued_messages(facts: Facts) -> Iterator[QueuedMessage]:
                         handed_n=taken_at.n,
                         handed_t=taken_at.t,
                         tries=mine,
+                        wants_report=bool(message.sender)
+                        and not asks_for_no_report(facts.context, handed[0], recipient),
                     )
 
 

@@ -43,7 +43,7 @@ def is_given_up_without_report(context: CheckContext, message: MessageMade, reci
             for failed_t in failures
         ):
             return True
-        if _asks_for_no_report(context, given, recipient) and any(
+        if asks_for_no_report(context, given, recipient) and any(
             failed_t <= by_t
             for failed_t in _times_of_giving_up(context, given.server, recipient, given.dot_t, message.sender, message)
         ):
@@ -64,7 +64,7 @@ def _transactions_to_servers(context: CheckContext, message: MessageMade) -> Ite
     return (t for t in context.trace.transactions_of(message.message) if context.is_tested_server(t.server))
 
 
-def _asks_for_no_report(context: CheckContext, given: Transaction, recipient: str) -> bool:
+def asks_for_no_report(context: CheckContext, given: Transaction, recipient: str) -> bool:
     """Return whether a transaction asks for no report of failures about a recipient: its RCPT has NOTIFY without FAILURE.
 
     False where the recipient's RCPT has no NOTIFY, for a recipient whom the transaction does not name or whose RCPT was refused,
