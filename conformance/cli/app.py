@@ -30,6 +30,11 @@ def local_path_argument(text: str) -> Path:
         raise typer.BadParameter(str(error)) from error
 
 
+def split_hosts(words: list[str] | None) -> list[str]:
+    """Return the hosts that `--allow-hosts` names, in all its occurrences: `a,b` and `c` give a, b and c; None gives []."""
+    return [host for word in words or () for host in word.split(",")]
+
+
 def existing_path(text: str) -> Path:
     """Return the path that an argument names. Raises typer.BadParameter for one that does not exist, and for another URL."""
     path = local_path_argument(text)

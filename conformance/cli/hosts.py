@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from conformance.cli.app import app
+from conformance.cli.app import app, split_hosts
 
 
 @app.command()
@@ -44,11 +44,10 @@ def listen(
 
     if list_behaviours:
         raise typer.Exit(print_behaviours())
-    hosts = [name for word in allow_hosts or () for name in word.split(",")]
     request = ListenRequest(
         host=host,
         port=port,
-        hosts=hosts,
+        hosts=split_hosts(allow_hosts),
         lasting=lasting,
         as_json=as_json,
         junit=junit,
@@ -93,7 +92,7 @@ def probe(
 
     request = ProbeRequest(
         where,
-        hosts=tuple(allow_hosts or ()),
+        hosts=tuple(split_hosts(allow_hosts)),
         tls=tls,
         recipient=rcpt,
         seconds=seconds,
@@ -107,6 +106,10 @@ def probe(
 def smuggling(
     candidates: Annotated[list[str], typer.Argument(metavar="CANDIDATE...", help="servers, as for --candidate")],
     out: Annotated[Path, typer.Option("--out", help="where index.html and smuggling.json are written")],
+    allow_hosts: Annotated[
+        list[str] | None,
+        typer.Option("--allow-hosts", metavar="HOST,...", help="hosts other than this one that candidates may name"),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="print a JSON list: relay, receiver, variant, passage, replies")
     ] = False,
@@ -114,4 +117,4 @@ def smuggling(
     """Send messages with false ends through every pair of these servers, and show which become two messages (SMTP smuggling)."""
     from conformance.commands.smuggling import print_matrix
 
-    raise typer.Exit(print_matrix(candidates, out, as_json=as_json))
+    raise typer.Exit(print_matrix(candidates, out, hosts=split_hosts(allow_hosts), as_json=as_json))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from conformance.cli.app import app
+from conformance.cli.app import app, split_hosts
 from conformance.clocks import ClockName
 
 
@@ -134,6 +134,10 @@ def explore(
             "-n", min=1, help="how many run at the same time; default: one per core, eight where time passes by itself"
         ),
     ] = None,
+    allow_hosts: Annotated[
+        list[str] | None,
+        typer.Option("--allow-hosts", metavar="HOST,...", help="hosts other than this one that the candidate may name"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="a JSON object: plans, outcomes, fired, findings")] = False,
 ) -> None:
     """Try faults that no scenario has, at every point of scenarios or in random plans; write what violates the model as files."""
@@ -151,6 +155,7 @@ def explore(
             duration=duration,
             seed=seed,
             jobs=jobs,
+            hosts=split_hosts(allow_hosts),
             out=out,
             as_json=as_json,
         )

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from conformance.cli.app import REFERENCE_PROGRAM, app, candidate
+from conformance.cli.app import REFERENCE_PROGRAM, app, candidate, split_hosts
 
 
 @app.command()
@@ -66,7 +66,7 @@ def candidate_check(
     """Start a candidate, try everything that it claims, and print what does not work."""
     from conformance.commands.candidate import print_check
 
-    raise typer.Exit(print_check(word, allow_hosts or []))
+    raise typer.Exit(print_check(word, split_hosts(allow_hosts)))
 
 
 @app.command()

@@ -7,7 +7,7 @@ clocks `scaled` and `real` time passes by itself; on the others it jumps to the 
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from conformance import paths
-from conformance.candidates.assignment import Assignment, choose_clock
+from conformance.candidates.assignment import Assignment, check_hosts, choose_clock
 from conformance.candidates.description import CandidateError
 from conformance.candidates.lookup import find_candidate
 from conformance.clocks import CLOCKS, ClockName, default_scale
@@ -83,13 +83,14 @@ def explore(
     jobs: int | None,
     out: Path,
     as_json: bool,
+    hosts: Collection[str] = (),
 ) -> int:
     """Sweep the first cell of each scenario (names; none: of all cheap ones), and write what violates the model to `out`.
 
     Each plan of a sweep has `faults` faults, 1 or 2; two need names of scenarios. With `at_random` the plans are random ones, and
     scenarios are not used. At most `plans` are run, drawn by `seed`, until the first result after `duration` (real time, such as
     `10m`). Plans that `out` has already from an earlier call are not run again, as long as nothing but `plans`, `duration` and
-    `jobs` differs. Ctrl-C keeps what was found. Without `clock` the candidate decides, as in a run; `scale` is what documented
+    `jobs` differs. `hosts` are those other than this machine that the candidate may name. Ctrl-C keeps what was found. Without `clock` the candidate decides, as in a run; `scale` is what documented
     times are divided by on the clock `scaled`. Where time passes by itself, scenarios must be named, or plans drawn at random.
 
     Returns 1 when there is a finding, 2 for wrong input, else 3 when no plan was sound, else 0.
@@ -98,6 +99,7 @@ def explore(
     try:
         until = time.monotonic() + parse_duration(duration) if duration is not None else None
         given = Assignment(find_candidate(candidate, paths.fixtures() / "candidates"))
+        check_hosts(given.candidates, hosts)
         chosen_clock, (assignment,) = choose_clock([given], clock)
         kind = CLOCKS[chosen_clock]
         if scale is not None and not (kind.scaled and scale > 0):

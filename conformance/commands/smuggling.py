@@ -6,12 +6,13 @@ variants.
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import typer
 
 from conformance import paths
+from conformance.candidates.assignment import check_hosts
 from conformance.candidates.description import CandidateError
 from conformance.candidates.lookup import find_candidate
 from conformance.nodes.contract import NodeError
@@ -21,22 +22,26 @@ from conformance.smuggling.matrix import Passage, Passed, try_all_pairs
 from conformance.smuggling.page import smuggling_page
 
 
-def print_matrix(words: Sequence[str], out: Path, *, as_json: bool) -> int:
+def print_matrix(words: Sequence[str], out: Path, *, as_json: bool, hosts: Collection[str] = ()) -> int:
     """Try all pairs of the candidates, write page and results into `out`, and print each pair with a finding.
 
-    Returns 1 if a message became two, 2 for an unknown candidate or a missing program, 3 if nothing came through a pair or a server
+    `hosts` are those other than this machine that the candidates may name. Returns 1 if a message became two, 2 for an unknown
+    candidate, another host or a missing program, 3 if nothing came through a pair or a server
     did not start, else 0. Blocks until all servers have stopped.
     """
     candidates: dict[str, str] = {}
     try:
         for word in words:
             candidate = find_candidate(word, paths.fixtures() / "candidates")
+            check_hosts([candidate], hosts)
             if missing := candidate.check_availability().missing:
                 typer.echo(f"smuggling: {visible(word)}: {missing}", err=True)
                 return 2
             candidates[candidate.name if candidate.name not in candidates else word] = word
         with tempfile.TemporaryDirectory(prefix="conformance-smuggling-") as directory:
-            results = try_all_pairs(candidates, Path(directory), lambda text: typer.echo(visible(text), err=True))
+            results = try_all_pairs(
+                candidates, Path(directory), lambda text: typer.echo(visible(text), err=True), hosts
+            )
     except CandidateError as error:
         typer.echo(f"smuggling: {visible(str(error))}", err=True)
         return 2

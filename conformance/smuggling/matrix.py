@@ -8,7 +8,7 @@ receiver is a sink of the harness, which ends content at CRLF . CRLF only.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -76,10 +76,13 @@ class Passed:
         }
 
 
-def try_all_pairs(candidates: Mapping[str, str], directory: Path, report: Callable[[str], None]) -> list[Passed]:
+def try_all_pairs(
+    candidates: Mapping[str, str], directory: Path, report: Callable[[str], None], hosts: Collection[str] = ()
+) -> list[Passed]:
     """Start each candidate twice, try every pair, and stop all. `report` is called with what is being done.
 
-    The candidates are given as for `--candidate`, by the names that the results have for them.
+    The candidates are given as for `--candidate`, by the names that the results have for them. `hosts` are those other than this
+    machine that they may name.
 
     Raises CandidateError, NodeError, and what `_try_pair` raises.
     """
@@ -88,7 +91,10 @@ def try_all_pairs(candidates: Mapping[str, str], directory: Path, report: Callab
         running: dict[str, tuple[MailNode, MailNode]] = {}
         for name, candidate in candidates.items():
             report(f"starting {name}")
-            running[name] = nodes.start(candidate, name="relay1"), nodes.start(candidate, name="receiver1")
+            running[name] = (
+                nodes.start(candidate, name="relay1", allow_hosts=hosts),
+                nodes.start(candidate, name="receiver1", allow_hosts=hosts),
+            )
         return asyncio.run(_run_rounds(running, report))
     finally:
         nodes.close()

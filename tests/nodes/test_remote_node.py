@@ -15,6 +15,7 @@ from conformance import paths
 from conformance.candidates.assignment import Assignment, check_hosts
 from conformance.candidates.cell_needs import unsupported_reasons
 from conformance.candidates.description import REFERENCE, Candidate, CandidateError
+from conformance.cli import main
 from conformance.loopback import is_loopback
 from conformance.nodes.contract import NodeError, Unsupported
 from conformance.nodes.places import PortLeases
@@ -183,6 +184,22 @@ def test_a_host_other_than_this_machine_needs_to_be_allowed(host: str, here: boo
     else:
         with pytest.raises(CandidateError, match=f"--allow-hosts {host}"):
             check_hosts([there], ["192.0.2.7"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("explore", "inbound-acknowledged", "--plans", "1", "--candidate"), ("smuggling",)],
+    ids=lambda words: words[0],
+)
+def test_another_machine_is_neither_explored_nor_sent_false_ends(
+    tmp_path: Path, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "out"
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "tcp:192.0.2.7:25", "--allow-hosts", "192.0.2.6,192.0.2.8", "--out", str(out)])
+    assert ended.value.code == 2
+    assert "192.0.2.7, which is not this machine; with --allow-hosts 192.0.2.7" in capsys.readouterr().err
+    assert not out.exists()
 
 
 @pytest.mark.long
