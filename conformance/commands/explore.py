@@ -90,8 +90,9 @@ def explore(
     Each plan of a sweep has `faults` faults, 1 or 2; two need names of scenarios. With `at_random` the plans are random ones, and
     scenarios are not used. At most `plans` are run, drawn by `seed`, until the first result after `duration` (real time, such as
     `10m`). Plans that `out` has already from an earlier call are not run again, as long as nothing but `plans`, `duration` and
-    `jobs` differs. `hosts` are those other than this machine that the candidate may name. Ctrl-C keeps what was found. Without `clock` the candidate decides, as in a run; `scale` is what documented
+    `jobs` differs. Ctrl-C keeps what was found. Without `clock` the candidate decides, as in a run; `scale` is what documented
     times are divided by on the clock `scaled`. Where time passes by itself, scenarios must be named, or plans drawn at random.
+    `hosts` are those other than this machine that the candidate may name.
 
     Returns 1 when there is a finding, 2 for wrong input, else 3 when no plan was sound, else 0.
     """

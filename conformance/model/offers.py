@@ -58,7 +58,7 @@ def copies_are_offered_to_those_who_may_ask(facts: Facts) -> Finding:
         ):
             continue
         end_n = session.closed.n if session.closed is not None else facts.end_n
-        enabled = set(map(bool, facts.parameter_values_between(server, "ShadowRedundancyEnabled", session.n, end_n)))
+        enabled = set(map(bool, facts.possible_parameter_values(server, "ShadowRedundancyEnabled", session.n, end_n)))
         if len(enabled) > 1:
             continue  # changed while the session was open: either value may have been in force at its EHLO
         may_ask = (

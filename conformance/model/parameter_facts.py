@@ -49,13 +49,9 @@ class ParameterFacts(ServerFacts):
             e.node == server and after_n < e.n < end and name in e.changes for e in self.trace.events_of(Configured)
         )
 
-    def parameter_values_between(self, server: str, name: str, after_n: int, before_n: int) -> list[JsonValue]:
-        """Return each value that a parameter may have had between two events, as `possible_parameter_values` does."""
-        return self.possible_parameter_values(server, name, after_n, before_n)
-
     def parameter_numbers_between(self, server: str, name: str, after_n: int, before_n: int) -> list[float]:
         """Return those values that a parameter may have had between two events that are numbers: documented seconds, or counts."""
-        values = self.parameter_values_between(server, name, after_n, before_n)
+        values = self.possible_parameter_values(server, name, after_n, before_n)
         return [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
 
     def listener_limits(self, server: str, listener: str, n: int) -> dict[str, float]:

@@ -212,7 +212,7 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
         "SMTPUTF8" not in (session.keywords or ()) for session in sessions_from(facts, origin) if session.n < report.n
     ):
         return  # it can be sent on with SMTPUTF8 only (RFC 6531 3.2)
-    lifetimes = facts.parameter_values_between(origin, "MessageExpirationTimeout", 0, report.n)
+    lifetimes = facts.possible_parameter_values(origin, "MessageExpirationTimeout", 0, report.n)
     lifetime = min((float(v) for v in lifetimes if isinstance(v, int | float)), default=0.0)
     waited = (report.transaction.dot_t or report.transaction.t) - min(h.t for h in handings)
     if facts.context.cell.timers == "own" or waited >= lifetime - facts.slack:

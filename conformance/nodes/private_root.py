@@ -1,10 +1,11 @@
 """A private root: a file system that only one server sees, made of what was installed for it over the system's own.
 
-Run as a program by the guard (for the commands `version` and `wipe` of a description by unshare), as the first process of a new PID namespace:
-`python private_root.py LAYER KEEP NAME [--share DIRECTORY] [--preload LIBRARY] -- COMMAND...`. LAYER is the directory to lay
-over `/` (an overlayfs for each of /etc, /usr, /var). What the server writes goes to memory and is lost when it ends, except
-in the directory KEEP, which is the real one and is mounted at `/node` too. NAME is the host name; DIRECTORY becomes the
-node's data in place of its own; LIBRARY is loaded into every program, whatever its rights and environment.
+Run as a program by the guard (for the commands `version` and `wipe` of a description by unshare), as the first process of a
+new PID namespace: `python private_root.py LAYER KEEP NAME [--share DIRECTORY] [--preload LIBRARY] -- COMMAND...`. LAYER is
+the directory to lay over `/` (an overlayfs for each of /etc, /usr, /var). What the server writes goes to memory and is lost
+when it ends, except in the directory KEEP, which is the real one and is mounted at `/node` too. NAME is the host name;
+DIRECTORY becomes the node's data in place of its own; LIBRARY is loaded into every program, whatever its rights and
+environment.
 
 The guard is the harness's process above the server's processes (`guard`). This process stays as the namespace's init:
 it passes SIGTERM and SIGHUP on to the command, reaps all processes, and exits with the command's exit code. Then the
