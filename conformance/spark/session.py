@@ -13,13 +13,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from conformance.shortage import system_error_in
 from conformance.spark.jvm_aot_cache import launch_arguments
-from conformance.spark.prepare_session import JavaLaunch, PreparedSession, prepare_session
+from conformance.spark.prepare_session import DEFAULTS, JavaLaunch, PreparedSession, prepare_session
+
+_PAGE_SIZE = "spark.buffer.pageSize"
+"""The size of the pages of memory that each operator of a query takes at least one of. It cannot be changed in a session.
+
+Without it Spark takes up to an eighth of an executor's memory; a stage of our queries has more operators than that.
+"""
 
 
 class SparkFailed(RuntimeError):
@@ -68,13 +75,18 @@ def connect_session(
 
     A session that is active already is yielded with the prepared settings instead, and left open with its own. Where Java
     recorded what it loads, its AOT cache is made after a block that does not raise, which takes some 20 seconds; `notify` gets
-    lines about that, and a line when an existing cache cannot be used. Raises JavaEnded; SparkFailed for what Spark raised
-    within the block, but not for what it raised in an active session.
+    lines about that, a line when an existing cache cannot be used, and one when an active session has no page size. Raises
+    JavaEnded; SparkFailed for what Spark raised within the block.
     """
     active, java = SparkSession.getActiveSession(), prepared.java
     if java is None:
         assert active is not None
-        with _temporary_settings(active, prepared.settings):
+        if active.sparkContext.getConf().get(_PAGE_SIZE) is None:
+            notify(
+                f"the session has no {_PAGE_SIZE}: if an executor runs out of memory, "
+                f"start it with --conf {_PAGE_SIZE}={DEFAULTS[_PAGE_SIZE]}"
+            )
+        with _raising_spark_failed(), _temporary_settings(active, prepared.settings):
             yield active
         return
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it would log what is raised as well
@@ -88,12 +100,9 @@ def connect_session(
                 notify(
                     f"{cache.file.parent}: the cache for Java is not used: {reason}; `--make-jvm-cache` makes it anew"
                 )
-            yield session
-            arguments = launch_arguments(session)
-        except PySparkException as error:
-            text = str(error)  # read now: the text is in the JVM, which is about to end
-            # Where Spark's text quotes a full disk or the like, callers find that as the cause.
-            raise SparkFailed(_without_plan(text)) from system_error_in(text)
+            with _raising_spark_failed():
+                yield session
+                arguments = launch_arguments(session)
         finally:
             _end_session(session)
             signal.signal(signal.SIGINT, sigint_handler)  # pyspark had replaced it
@@ -103,6 +112,20 @@ def connect_session(
             )
             built = cache.build(java.program, *arguments)
             notify(f"made {cache.file}" if built else "this Java could not make the cache")
+
+
+@contextmanager
+def _raising_spark_failed() -> Iterator[None]:
+    """Raise SparkFailed for what Spark raises in the block; its cause is the error of the system that Spark's text quotes.
+
+    What is no error of a query, as an executor without memory, reaches Python as an error of Py4J.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)  # read now: the text is in the JVM, which may be about to end
+        # Where Spark's text quotes a full disk or the like, callers find that as the cause.
+        raise SparkFailed(_without_plan(text)) from system_error_in(text)
 
 
 @contextmanager

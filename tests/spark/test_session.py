@@ -16,12 +16,13 @@ pytest.importorskip("pyspark")
 
 import pyarrow.parquet as pq
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from conformance.results.parquet import write_parquet
 from conformance.spark import partitioning
 from conformance.spark.aggregation import TABLES, aggregate
 from conformance.spark.progress import Progress
-from conformance.spark.session import SparkFailed, open_session
+from conformance.spark.session import SparkFailed, _end_session, open_session
 from tests.spark.cluster import Cluster
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 
@@ -47,6 +48,26 @@ def test_an_interrupted_session_leaves_no_process_and_no_setting() -> None:
 def test_an_error_of_spark_is_readable_after_its_jvm_ended() -> None:
     with pytest.raises(SparkFailed, match="nowhere"), open_session("local[1]") as session:
         session.sql("SELECT * FROM nowhere").collect()
+
+
+@pytest.fixture
+def users_session() -> Iterator[SparkSession]:
+    """Return a session with the settings of Spark, as spark-submit opens one."""
+    session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    yield session
+    _end_session(session)
+
+
+@pytest.mark.slow
+def test_an_active_session_is_used_and_told_what_it_lacks(users_session: SparkSession) -> None:
+    notes: list[str] = []
+    with open_session(notify=notes.append) as session:
+        assert session is users_session
+    assert [note.partition(":")[0] for note in notes] == ["the session has no spark.buffer.pageSize"]
+    with pytest.raises(SparkFailed, match="No value present"), open_session():
+        # Not an error of a query: it reaches Python as an error of Py4J.
+        users_session._jvm.java.util.Optional.empty().get()  # type: ignore[union-attr]
+    assert users_session.range(3).count() == 3, "it is still open"
 
 
 COUNTS = """
