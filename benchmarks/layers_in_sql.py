@@ -37,7 +37,7 @@ SELECT xxhash64(run, cell) AS cell_id, session, n, t, code,
        CASE WHEN kind = 'content' THEN named_struct(
          'n', n, 't', t, 'key', coalesce(digest.message_id, digest.body_sha256), 'message_id', digest.message_id,
          'stable_sha256', digest.stable_sha256, 'report', digest.report, 'about', digest.about,
-         'size', digest.size) END AS content
+         'action', digest.action, 'failed', digest.failed, 'size', digest.size) END AS content
 FROM raw_events
 WHERE session IS NOT NULL
   AND (kind IN ('connected', 'content')
@@ -132,6 +132,8 @@ _MAIL = {
     "stable_sha256": "content.stable_sha256",
     "report": "content.report",
     "about": "content.about",
+    "action": "content.action",
+    "failed": "content.failed",
     "size": "content.size",
     "dot_n": "content.n",
     "dot_t": "content.t",

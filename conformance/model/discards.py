@@ -12,7 +12,7 @@ had refused every transmission before the notification: such a message needs no 
 
 from conformance.history.events import MessageMade
 from conformance.model.facts import Facts
-from conformance.model.giving_up import is_given_up_without_report
+from conformance.model.giving_up import is_given_up_without_report, may_report_failure
 from conformance.model.rules import invariant, rule
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, format_seconds
@@ -25,8 +25,8 @@ def no_discard_before_delivery(context: CheckContext) -> Finding:
     """Check that a primary notifies a holder only when it is done with the message for every recipient of the copy.
 
     It is done when a next hop has acknowledged the message or a mailbox has it already, or when the message may be given up with
-    no report left to pass on. A delivery status notification about the message that any server accepted, if only as a shadow
-    copy, counts for all recipients.
+    no report left to pass on. A report of the message's failure that any server accepted, if only as a shadow copy, counts for
+    all recipients.
     """
     finding = Finding("no discard notification before all next hops have accepted the message")
     for name, message in context.trace.messages.items():
@@ -196,10 +196,10 @@ def _permanently_refused(context: CheckContext, message: MessageMade, discard: D
 
 
 def _is_failure_reported(context: CheckContext, message: MessageMade, before: int, *, shadows: bool = True) -> bool:
-    """Return whether a delivery status notification about a message was accepted before event `before`.
+    """Return whether a report of a message's failure was accepted before event `before`.
 
-    With `shadows` a stored shadow copy of the notification counts too. The report of a message without a Message-ID is known by
-    the address that it goes to.
+    With `shadows` a stored shadow copy of the report counts too. The report of a message without a Message-ID is known by the
+    address that it goes to.
     """
     return any(
         (shadows or t.kind != "shadow")
@@ -210,9 +210,9 @@ def _is_failure_reported(context: CheckContext, message: MessageMade, before: in
 
 
 def _reported_recipients(context: CheckContext, message: MessageMade, before: int) -> set[str]:
-    """Return the recipients, normalized, whose failure a notification reported that was accepted before event `before`.
+    """Return the recipients, normalized, whose failure a report named that was accepted before event `before`.
 
-    An accepted shadow copy of a notification counts too. A notification that names no failed recipient may be about all.
+    An accepted shadow copy of a report counts too. A report that names no failed recipient may be about all.
     """
     reported: set[str] = set()
     for t in context.trace.reports:
@@ -223,13 +223,13 @@ def _reported_recipients(context: CheckContext, message: MessageMade, before: in
 
 
 def _is_failure_report(message: MessageMade, t: Transaction) -> bool:
-    """Return whether a transaction has a delivery status notification about a message, whatever its action is.
+    """Return whether a transaction has a report about a message that may be of a failure (`may_report_failure`).
 
     It is known by the Message-ID that it is about, or, where the message has none, by the message's sender as its recipient.
     """
     return (
         t.digest is not None
-        and t.digest.report == "delivery-status"
+        and may_report_failure(t.digest)
         and t.digest.about == message.message_id
         and (message.message_id is not None or message.sender in t.recipients)
     )

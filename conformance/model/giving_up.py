@@ -18,6 +18,7 @@ event is a fault that acted; `ConnectFailed` is a connection that a client could
 from collections.abc import Iterator
 
 from conformance.history.events import ConnectFailed, FaultFired, MessageMade, Reply
+from conformance.history.values import Digest
 from conformance.trace.context import CheckContext
 from conformance.trace.parameters import numeric_parameter_at
 from conformance.trace.sessions import Session, Transaction, parse_path
@@ -48,6 +49,14 @@ def is_given_up_without_report(context: CheckContext, message: MessageMade, reci
         ):
             return True
     return False
+
+
+def may_report_failure(digest: Digest) -> bool:
+    """Return whether a content is a delivery status notification with the action `failed` for any recipient, or without an action.
+
+    After one of another action, such as `delayed`, the message is still tried (RFC 3464 2.3.3).
+    """
+    return digest.report == "delivery-status" and (bool(digest.failed) or digest.action in (None, "failed"))
 
 
 def _transactions_to_servers(context: CheckContext, message: MessageMade) -> Iterator[Transaction]:
@@ -83,14 +92,14 @@ def _is_command_within(transaction: Transaction, n: int) -> bool:
 def _is_report_given_up(context: CheckContext, message: MessageMade, maker: str, failed_t: float, by_t: float) -> bool:
     """Return whether the report that server `maker` made at `failed_t` may be given up by `by_t`, by any server that has it.
 
-    A report here is any delivery status notification about the message's Message-ID. `maker` has it, and each server that it was
-    sent to.
+    A report here is one that may be of a failure (`may_report_failure`), about the message's Message-ID. `maker` has it, and each
+    server that it was sent to.
     """
     carriers = [(maker, failed_t)] + [
         (t.server, t.dot_t)
         for t in context.trace.reports
         if t.digest is not None
-        and t.digest.report == "delivery-status"
+        and may_report_failure(t.digest)
         and t.digest.about == message.message_id
         and t.dot_t is not None
         and context.is_tested_server(t.server)

@@ -253,7 +253,7 @@ def _exchange_columns(selected: _SessionEvents, opening: Integers) -> pa.Table:
             "key": take_or_null(message_key, content),
             **{
                 name: take_or_null(pc.struct_field(digest, name), content)
-                for name in ("message_id", "stable_sha256", "report", "about", "size")
+                for name in ("message_id", "stable_sha256", "report", "about", "action", "failed", "size")
             },
             "dot_n": take_or_null(columns["n"], content),
             "dot_t": take_or_null(columns["t"], content),

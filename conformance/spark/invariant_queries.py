@@ -234,7 +234,7 @@ WITH answers AS (
        AND p.recipient = o.recipient
   LEFT JOIN deliveries d ON d.cell_id = o.cell_id AND d.key = o.key AND d.recipient = o.recipient AND d.in_mailbox
   LEFT JOIN mail_transactions r ON r.cell_id = o.cell_id AND r.about <=> o.message_id AND r.report = 'delivery-status'
-       AND r.code BETWEEN 200 AND 299
+       AND (size(r.failed) > 0 OR coalesce(r.action, 'failed') = 'failed') AND r.code BETWEEN 200 AND 299
   GROUP BY o.cell_id, o.answer_n, o.primary, o.shadow_id, o.key, o.recipient
 ), notified_copies AS (
   SELECT cell_id, answer_n, primary, key, shadow_id, bool_and(done) AS done FROM settled_recipients
@@ -250,7 +250,8 @@ GROUP BY u.cell_id, u.answer_n, u.primary, u.key, u.shadow_id
 """
 """SR-MNT-01, SR-MNT-07, SR-MNT-08: before a discard notification every recipient of the copy was delivered, passed on or reported.
 
-A duplicate in the mailbox counts as delivered. Not judged: a message that the primary refused in the end has no shadow to keep.
+A report of another action than `failed` says that the message is still under way. A duplicate in the mailbox counts as delivered.
+Not judged: a message that the primary refused in the end has no shadow to keep.
 """
 
 MAILBOX_DUPLICATES = """

@@ -53,7 +53,7 @@ MAIL_TRANSACTIONS = f"""
 SELECT /*+ SHUFFLE_HASH(x) */ m.cell_id, m.n, m.t, m.session, m.client, m.server, m.listener, m.mode,
        {_normalized("m.sender")} AS sender, {_normalized_list("m.recipients")} AS recipients, {_normalized_list("m.accepted")} AS accepted,
        {_normalized_list("m.refused")} AS refused, {_normalized_list("m.unreported")} AS unreported, size(m.recipients) AS accepted_rcpts,
-       m.shadow_id, m.key, m.message_id, m.stable_sha256, m.report, m.about, m.dot_n, m.dot_t, m.reply_n, m.reply_t,
+       m.shadow_id, m.key, m.message_id, m.stable_sha256, m.report, m.about, m.action, m.failed, m.dot_n, m.dot_t, m.reply_n, m.reply_t,
        m.code, m.replies,
        element_at(tp.servers, m.client) IS NULL AS from_outside, element_at(tp.servers, m.server) IS NOT NULL AS to_server,
        element_at(tp.servers, m.client) IS NOT NULL AND element_at(tp.servers, m.server) IS NOT NULL AS among_servers,

@@ -79,8 +79,8 @@ TRANSACTION_COLUMNS: dict[str, tuple[str, str]] = {
     "database": ("STRING", "discard: the queue database that answered"),
     "shadow_ids": ("ARRAY<STRING>", "discard: the shadow ids that may be discarded"),
     "left": ("BIGINT", "discard: how many notifications remained"),
-    "failed": ("ARRAY<STRING>", "delivery of a report: the recipients that it reports as failed"),
-    "action": ("STRING", "delivery of a report: its Action field; incident: what was done or happened"),
+    "failed": ("ARRAY<STRING>", "mail, delivery of a report: the recipients that it reports as failed"),
+    "action": ("STRING", "mail, delivery of a report: its Action field; incident: what was done or happened"),
     "fault": ("STRING", "incident: the fault's name"),
     "changes": (
         "MAP<STRING, STRING>",

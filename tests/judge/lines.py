@@ -11,6 +11,7 @@
     mbx1 > outside  m in a group                 its commands before the first reply; `as a lone dot`: without content
     mbx1 > mbx1-store  m: taken, unheard         the sink took it, and its reply got lost
     mbx1 > outside  report on m, failed for victor@outside.test, to alice@outside.test: 250
+    mbx1 > mbx2     report on m, failed for victor@outside.test, to alice@outside.test as shadow s2: 250
     mbx1 > outside  report on m, failed for victor@outside.test, naming q1 and rfc822;v@x, to alice@outside.test: 250
     mbx1 > outside  report on m, failed for victor@outside.test, returning message, lacking a Status, to alice@outside.test: 250
     mbx1 > outside  journal of m, to audit@archive.test: 250
@@ -65,7 +66,7 @@ _WHAT = (
     r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<chunked> in chunks)?(?P<grouped> in a group)?(?P<emptied> as a lone dot)?(?P<altered> altered(?P<body> in its body)?)?(?: after (?P<hops>\d+) hops)?"
     r"(?P<harness> by the harness)?"
 )
-_REPORT = r"report on (?P<name>[a-z]\w*), (?P<action>[a-z]+)(?: for (?P<who>\S+))?(?:, naming (?P<id>\S+) and (?P<original>\S+))?(?:, returning (?P<returned>message|header))?(?:, lacking (?P<lack>[^,]+))?, to (?P<to>\S+)(?P<loud> with a sender)?"
+_REPORT = r"report on (?P<name>[a-z]\w*), (?P<action>[a-z]+)(?: for (?P<who>\S+))?(?:, naming (?P<id>\S+) and (?P<original>\S+))?(?:, returning (?P<returned>message|header))?(?:, lacking (?P<lack>[^,]+))?, to (?P<to>\S+?)(?: as shadow (?P<shadow>\S+?))?(?P<loud> with a sender)?"
 _JOURNAL = r"journal of (?P<name>[a-z]\w*), to (?P<to>\S+)"
 _PAIR = r"(?P<client>\S+) > (?P<server>\S+)\s+(?P<also>also )?"
 
@@ -132,7 +133,8 @@ def _reported(history: History, m: re.Match[str]) -> None:
         returned=m["returned"] if status else None, form_problem=f"it lacks {m['lack']}" if status and m["lack"] else "",
     )  # fmt: skip
     loud = status and m["loud"]
-    history.transmit(m["client"], m["server"], "", to=(m["to"],), digest=digest, sender="mta@x" if loud else "")
+    history.transmit(m["client"], m["server"], "", to=(m["to"],), digest=digest, sender="mta@x" if loud else "",
+                     shadow=(m["shadow"] if status else None) or "")  # fmt: skip
     _finish(history, m["client"], m["server"], m["result"])
 
 

@@ -134,6 +134,7 @@ def discards_before_delivery(world: World) -> bool:
                 continue
             reported = any(
                 q.dot.digest.report == "delivery-status" and q.dot.digest.about == made.message_id
+                and (q.dot.digest.failed or q.dot.digest.action in (None, "failed"))
                 and q.acceptance is not None and q.acceptance.n < reply.n
                 for q in everything
             )  # fmt: skip

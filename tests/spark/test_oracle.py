@@ -48,6 +48,11 @@ def test_the_oracles_agree_on_every_miniature_but_four(tables: dict[str, list[di
     assert {(one, recorded) for one, _, recorded in found} == set(UNSEEN.items())
 
 
+def test_a_message_is_listed_as_lost_although_its_delay_was_reported(tables: dict[str, list[dict[str, Any]]]) -> None:
+    titles = {row["nodeid"].partition("::")[2] for row in tables["losses"]}
+    assert "invariant.nothing-acknowledged-is-lost::bad: the report says only that it is late" in titles
+
+
 def test_the_second_oracle_finds_at_least_half_of_the_recorded_violations(
     tables: dict[str, list[dict[str, Any]]],
 ) -> None:

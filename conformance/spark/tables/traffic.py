@@ -98,6 +98,7 @@ LOSSES = Table(
     LEFT ANTI JOIN deliveries r
       ON r.cell_id = a.cell_id AND r.report = 'delivery-status' AND r.about = a.message_id
          AND r.recipient = a.sender
+         AND (array_contains(r.failed, a.recipient) OR size(r.failed) = 0 AND r.action = 'failed')
     GROUP BY c.run, c.candidate, c.nodeid, a.message, a.key, a.recipient, a.server, c.outcome
     """,
 )
