@@ -30,7 +30,7 @@ from conformance.spark.build_layers import code_hash
 from conformance.spark.explorations import compare_explorations, read_explorations
 from conformance.spark.export import export_table
 from conformance.spark.ingest import IngestedRun, check_tables, escape_glob, find_directories, read_headers
-from conformance.spark.partitioning import Partitioning, partition_count
+from conformance.spark.partitioning import COMPILED, INTERPRETED, Partitioning, partition_count
 from conformance.spark.prepare_session import prepare_session
 from conformance.spark.progress import Progress
 from conformance.spark.schemas import RUN_TABLES_DDL
@@ -60,11 +60,8 @@ CROSS_RUN_TABLES: tuple[Table, ...] = tuple(
 )
 """The tables that compare runs, made again by each aggregation; those of explorations are made where there are any."""
 
-_MANY_OUTCOMES_SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
-"""Comparing runs reads the outcomes of all runs: where these are many, compiling queries pays off, however few runs are added."""
-
 _FEW_OUTCOMES = 20_000
-"""Outcomes of cells up to which runs are compared faster in one partition, by interpreted queries."""
+"""Outcomes of cells up to which runs are compared faster in one partition, by interpreted queries, however many runs are added."""
 
 WritePage = Callable[[Sequence[Table], Mapping[str, list[dict[str, Any]]], Callable[[Path, bytes], None]], Path]
 """(tables, rows of each by name, function that writes a file) -> path of the page that shows them."""
@@ -279,12 +276,12 @@ def _add_runs(
 def _compare_runs(session: "SparkSession", warehouse: Warehouse, outcomes: int) -> dict[str, pa.Table]:
     """Query the tables that compare all runs (`CROSS_RUN_TABLES`), and return their rows by table. Blocks.
 
-    The session gets views of the outcomes of cells and rows. `outcomes` is how many outcomes of cells the warehouse has. Where
-    these are more than `_FEW_OUTCOMES`, settings of the session are changed so that queries are compiled and partitioned.
+    The session gets views of the outcomes of cells and rows. `outcomes` is how many outcomes of cells the warehouse has. Settings
+    of the session are changed so that queries are interpreted, or, with more than `_FEW_OUTCOMES`, compiled and partitioned.
     """
+    for name, value in (INTERPRETED if outcomes <= _FEW_OUTCOMES else COMPILED).items():
+        session.conf.set(name, value)
     if outcomes > _FEW_OUTCOMES:
-        for name, value in _MANY_OUTCOMES_SETTINGS.items():
-            session.conf.set(name, value)
         partitions = max(
             int(session.conf.get("spark.sql.shuffle.partitions") or 1), session.sparkContext.defaultParallelism
         )

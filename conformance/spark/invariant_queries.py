@@ -10,17 +10,21 @@ parameter changes, `x` excuses.
 """
 
 LOST_MESSAGES = """
-WITH last_failure AS (
-  SELECT x.cell_id, max(x.t) AS t
+WITH servers_at_last AS (
+  SELECT cell_id, max_by(action, n) IN ('killed', 'stopped') AS has_ended FROM single_events
+  WHERE kind = 'incident' AND mode = 'node' GROUP BY cell_id, client
+), obstacles AS (
+  SELECT cell_id, max(t) AS last_failure_t, coalesce(bool_or(has_ended), false) AS server_has_ended
   FROM (
-    SELECT cell_id, t FROM mail_transactions WHERE NOT from_outside AND NOT spoken AND mode <> 'shadow' AND coalesce(code, 400) >= 400
+    SELECT cell_id, t, NULL AS has_ended FROM mail_transactions
+    WHERE NOT from_outside AND NOT spoken AND mode <> 'shadow' AND coalesce(code, 400) >= 400
     UNION ALL
-    SELECT cell_id, t FROM single_events
+    SELECT cell_id, t, NULL FROM single_events
     WHERE kind = 'incident'
-      AND (mode = 'connect-failed' OR mode = 'reply' AND code = 535 OR mode = 'closed' AND action = 'secured')) x
-  GROUP BY x.cell_id
-), message_dates AS (
-  SELECT cell_id, key, count(DISTINCT date) > 1 AS several_dates FROM harness_messages GROUP BY cell_id, key
+      AND (mode = 'connect-failed' OR mode = 'reply' AND code = 535 OR mode = 'closed' AND action = 'secured')
+    UNION ALL
+    SELECT cell_id, NULL, has_ended FROM servers_at_last)
+  GROUP BY cell_id
 ), late_sessions AS (
   SELECT DISTINCT cell_id, session FROM single_events
   WHERE kind = 'incident' AND mode = 'fault-fired' AND session IS NOT NULL AND action IN ('stall', 'delay', 'merge', 'throttle')
@@ -45,7 +49,7 @@ WITH last_failure AS (
         WHERE to_server AND NOT from_outside AND mode = 'plain' AND code BETWEEN 200 AND 299)
   GROUP BY cell_id, key, recipient, client
 ), destroyed AS (
-  SELECT h.cell_id, h.key, h.recipient, count(*) = count(coalesce(x.n, o.n)) AS on_all_holders
+  SELECT h.cell_id, h.key, h.recipient, count(*) = count(coalesce(x.n, o.n)) AS is_destroyed
   FROM holders h LEFT JOIN handed_on o
     ON o.cell_id = h.cell_id AND o.key = h.key AND o.recipient = h.recipient AND o.server = h.server AND o.n > h.n
   LEFT JOIN (SELECT cell_id, client AS server, max(n) AS n FROM single_events
@@ -63,16 +67,15 @@ WITH last_failure AS (
   SELECT /*+ SHUFFLE_HASH(s) */ r.cell_id, s.client, r.n, NULL, NULL, NULL FROM single_events r
   JOIN single_events s ON s.cell_id = r.cell_id AND s.session = r.session AND s.kind = 'session'
   WHERE r.kind = 'incident' AND r.mode = 'reply'
-), given_up AS (
-  SELECT u.cell_id, u.key, u.recipient,
-         bool_or(v.sender = u.sender AND array_contains(v.refused, u.recipient)) AS is_refused
-  FROM unreported u JOIN vain v
-    ON v.cell_id = u.cell_id AND v.client = u.server AND v.n > u.n AND coalesce(v.key, u.key) = u.key
-  GROUP BY u.cell_id, u.key, u.recipient
-), ended AS (
-  SELECT cell_id FROM (SELECT cell_id, client, max_by(action, n) AS last FROM single_events
-                       WHERE kind = 'incident' AND mode = 'node' GROUP BY cell_id, client)
-  WHERE last IN ('killed', 'stopped') GROUP BY cell_id
+), reasons AS (
+  SELECT cell_id, key, recipient, bool_or(is_refused) AS is_refused, bool_or(is_destroyed OR is_refused IS NOT NULL) AS is_excused
+  FROM (
+    SELECT cell_id, key, recipient, is_destroyed, NULL AS is_refused FROM destroyed
+    UNION ALL
+    SELECT u.cell_id, u.key, u.recipient, NULL, coalesce(v.sender = u.sender AND array_contains(v.refused, u.recipient), false)
+    FROM unreported u JOIN vain v
+      ON v.cell_id = u.cell_id AND v.client = u.server AND v.n > u.n AND coalesce(v.key, u.key) = u.key)
+  GROUP BY cell_id, key, recipient
 ), forged AS (
   SELECT cell_id, session, min(n) AS n FROM single_events
   WHERE kind = 'incident' AND mode = 'fault-fired' AND action = 'answer' GROUP BY cell_id, session
@@ -81,24 +84,21 @@ SELECT a.cell_id, min(a.acknowledged_n) AS n,
        CASE WHEN count(d.key) > 0 OR count(w.n) = count(*) THEN false
             WHEN bool_or(size(r.failed) = 0 AND r.action = 'failed' OR array_contains(r.failed, a.recipient)) THEN false
             WHEN any_value(a.sender) = '' AND count(rf.recipient) > 0 THEN false
-            WHEN bool_or(g.is_refused) THEN false
-            WHEN coalesce(any_value(y.on_all_holders), false) OR count(g.key) > 0 OR count(e.cell_id) > 0 THEN NULL
+            WHEN bool_or(y.is_refused) THEN false
+            WHEN bool_or(y.is_excused) OR any_value(b.server_has_ended) THEN NULL
             WHEN any_value(c.quiet)
-              OR any_value(c.waited) >= 2 * any_value(CAST(element_at(tp.servers, a.server).retry AS DOUBLE))
-                AND coalesce(any_value(b.t) < any_value(c.half_wait_t), true) THEN true END AS bad
-FROM acknowledgements a JOIN conditions c ON c.cell_id = a.cell_id JOIN topologies tp ON tp.topology_id = c.topology_id
-JOIN message_dates s ON s.cell_id = a.cell_id AND s.key = a.key
-LEFT JOIN last_failure b ON b.cell_id = a.cell_id
-LEFT JOIN destroyed y ON y.cell_id = a.cell_id AND y.key = a.key AND y.recipient = a.recipient
+              OR any_value(c.waited) >= 2 * any_value(a.server_retry)
+                AND coalesce(any_value(b.last_failure_t) < any_value(c.half_wait_t), true) THEN true END AS bad
+FROM acknowledgements a JOIN conditions c ON c.cell_id = a.cell_id
+LEFT JOIN obstacles b ON b.cell_id = a.cell_id
+LEFT JOIN reasons y ON y.cell_id = a.cell_id AND y.key = a.key AND y.recipient = a.recipient
 LEFT JOIN (SELECT DISTINCT cell_id, key, recipient, date FROM deliveries) d
-  ON d.cell_id = a.cell_id AND d.key = a.key AND d.recipient = a.recipient AND (d.date = a.date OR NOT s.several_dates)
+  ON d.cell_id = a.cell_id AND d.key = a.key AND d.recipient = a.recipient AND (d.date = a.date OR NOT a.several_dates)
 LEFT JOIN (SELECT cell_id, about, recipient, action, failed FROM deliveries WHERE report = 'delivery-status') r
   ON r.cell_id = a.cell_id AND r.about <=> a.message_id AND r.recipient = a.sender
 LEFT JOIN (SELECT DISTINCT cell_id, key, explode(refused) AS recipient FROM mail_transactions
            WHERE key IS NOT NULL OR sender = '' AND NOT from_outside AND NOT spoken) rf
   ON rf.cell_id = a.cell_id AND coalesce(rf.key, a.key) = a.key AND rf.recipient = a.recipient
-LEFT JOIN ended e ON e.cell_id = a.cell_id
-LEFT JOIN given_up g ON g.cell_id = a.cell_id AND g.key = a.key AND g.recipient = a.recipient
 LEFT JOIN forged w ON w.cell_id = a.cell_id AND w.session = a.session AND w.n < a.attempt_n
 GROUP BY a.cell_id, a.message, a.recipient
 """
@@ -117,7 +117,8 @@ have expired, which is not judged. Messages that share a Message-ID are distingu
 
 TWO_COPIES = """
 WITH acknowledged AS (
-  SELECT m.cell_id, m.key, m.server, m.n AS begun_n, m.reply_n AS n, m.reply_t AS t, c.topology_id, c.without_rights,
+  SELECT m.cell_id, m.key, m.server, m.n AS begun_n, m.reply_n AS n, m.reply_t AS t, m.reply_t - m.t >= 1 AS slow,
+         c.topology_id, c.without_rights,
          element_at(tp.servers, m.server) AS server_row
   FROM mail_transactions m JOIN conditions c ON c.cell_id = m.cell_id AND array_contains(c.claims, 'shadow-2013')
   JOIN topologies tp ON tp.topology_id = c.topology_id
@@ -126,7 +127,7 @@ WITH acknowledged AS (
     AND m.listener IN ('frontend', 'transport') AND NOT coalesce(m.inside, false) AND NOT m.tampered
     AND element_at(tp.servers, m.server).generation <> 'ex2010' AND element_at(tp.servers, m.server).role = 'mailbox'
 ), with_parameters AS (
-  SELECT /*+ SHUFFLE_HASH(h) */ a.cell_id, a.key, a.server, a.begun_n, a.n, a.t, any_value(a.topology_id) AS topology_id,
+  SELECT /*+ SHUFFLE_HASH(h) */ a.cell_id, a.key, a.server, a.begun_n, a.n, a.t, a.slow, any_value(a.topology_id) AS topology_id,
          any_value(a.without_rights) AS without_rights, any_value(a.server_row.site) AS site,
          coalesce(max_by(h.enabled, h.n) FILTER (WHERE h.enabled IS NOT NULL), any_value(a.server_row.enabled)) AS enabled,
          coalesce(max_by(h.mandatory, h.n) FILTER (WHERE h.mandatory IS NOT NULL), any_value(a.server_row.mandatory))
@@ -138,7 +139,7 @@ WITH acknowledged AS (
          coalesce(max_by(h.near_tries, h.n) FILTER (WHERE h.near_tries IS NOT NULL), any_value(a.server_row.near_tries))
            AS near_tries
   FROM acknowledged a LEFT JOIN parameter_changes h ON h.cell_id = a.cell_id AND h.server = a.server AND h.n < a.n
-  GROUP BY a.cell_id, a.key, a.server, a.begun_n, a.n, a.t
+  GROUP BY a.cell_id, a.key, a.server, a.begun_n, a.n, a.t, a.slow
 ), peers AS (
   SELECT p.topology_id, p.name AS server, o.name AS peer, o.site, o.enabled
   FROM (SELECT topology_id, entry.key AS name, entry.value.boundary AS boundary
@@ -150,28 +151,31 @@ WITH acknowledged AS (
         WHERE entry.value.generation <> 'ex2010' AND entry.value.role IN ('mailbox', 'hub')) o
     ON o.topology_id = p.topology_id AND o.boundary = p.boundary AND o.name <> p.name
 ), trouble AS (
-  SELECT cell_id, client AS party, server AS peer, n, CAST(NULL AS DOUBLE) AS t FROM single_events
-  WHERE kind = 'incident' AND mode IN ('connect-failed', 'fault-fired')
+  SELECT cell_id, party, peer, min(n) AS n FROM (
+    SELECT cell_id, client AS party, server AS peer, n FROM single_events
+    WHERE kind = 'incident' AND mode IN ('connect-failed', 'fault-fired')
+    UNION ALL
+    SELECT cell_id, server, client, n FROM single_events WHERE kind = 'incident' AND mode = 'fault-fired'
+    UNION ALL
+    SELECT /*+ SHUFFLE_HASH(s) */ s.cell_id, s.client, s.server, r.n FROM single_events r
+    JOIN single_events s ON s.cell_id = r.cell_id AND s.session = r.session AND s.kind = 'session'
+    WHERE r.kind = 'incident' AND r.mode = 'reply'
+    UNION ALL
+    SELECT cell_id, NULL, client, n FROM single_events
+    WHERE kind = 'incident' AND mode = 'node'
+      AND action IN ('stopped', 'killed', 'wiped', 'paused', 'exited', 'failed', 'refused', 'starved')
+    UNION ALL
+    SELECT cell_id, NULL, server, n FROM parameter_changes WHERE enabled IS NOT NULL)
+  GROUP BY cell_id, party, peer
+), begun AS (
+  SELECT cell_id, client AS party, server AS peer, n, t, true AS slow FROM single_events
+  WHERE kind = 'session' AND listener = 'transport'
   UNION ALL
-  SELECT cell_id, server, client, n, NULL FROM single_events WHERE kind = 'incident' AND mode = 'fault-fired'
-  UNION ALL
-  SELECT /*+ SHUFFLE_HASH(s) */ s.cell_id, s.client, s.server, r.n, NULL FROM single_events r
-  JOIN single_events s ON s.cell_id = r.cell_id AND s.session = r.session AND s.kind = 'session'
-  WHERE r.kind = 'incident' AND r.mode = 'reply'
-  UNION ALL
-  SELECT cell_id, NULL, client, n, NULL FROM single_events
-  WHERE kind = 'incident' AND mode = 'node'
-    AND action IN ('stopped', 'killed', 'wiped', 'paused', 'exited', 'failed', 'refused', 'starved')
-  UNION ALL
-  SELECT cell_id, NULL, server, n, NULL FROM parameter_changes WHERE enabled IS NOT NULL
-  UNION ALL
-  SELECT cell_id, client, server, n, t FROM single_events WHERE kind = 'session' AND listener = 'transport'
-  UNION ALL
-  SELECT cell_id, client, server, n, t FROM mail_transactions WHERE mode = 'shadow'
+  SELECT cell_id, client, server, n, t, true FROM mail_transactions WHERE mode = 'shadow'
 ), paired AS (
-  SELECT /*+ BROADCAST(p), SHUFFLE_HASH(x) */
+  SELECT /*+ BROADCAST(p), SHUFFLE_HASH(x, b) */
          a.cell_id, a.key, a.server, a.begun_n, a.n, any_value(a.mandatory) AS mandatory,
-         any_value(a.without_rights) AS without_rights, min(k.stored_n) AS stored_n, min(x.n) AS trouble_n,
+         any_value(a.without_rights) AS without_rights, min(k.stored_n) AS stored_n, coalesce(min(x.n), min(b.n)) AS trouble_n,
          bool_or(p.enabled <> 'false' AND p.site = a.site AND CAST(a.near_tries AS DOUBLE) > 0 AND a.preference <> 'RemoteOnly') AS local_peer,
          bool_or(p.enabled <> 'false' AND p.site <> a.site AND CAST(a.far_tries AS DOUBLE) > 0 AND a.preference <> 'LocalOnly') AS remote_peer,
          bool_and(p.site = a.site) AND bool_or(p.enabled <> 'false') AND any_value(CAST(a.near_tries AS DOUBLE) > 0)
@@ -179,8 +183,9 @@ WITH acknowledged AS (
   FROM with_parameters a JOIN peers p ON p.topology_id = a.topology_id AND p.server = a.server
   LEFT JOIN shadow_copies k ON k.cell_id = a.cell_id AND k.key = a.key AND k.primary = a.server AND k.holder = p.peer
        AND k.mode = 'shadow' AND k.begun_n > a.begun_n AND k.stored_n < a.n
-  LEFT JOIN trouble x ON x.cell_id = a.cell_id AND x.peer = p.peer AND coalesce(x.party, p.server) = p.server
-       AND x.n < a.n AND (x.t IS NULL OR x.n > a.begun_n AND a.t - x.t >= 1)
+  LEFT JOIN trouble x ON x.cell_id = a.cell_id AND x.peer = p.peer AND coalesce(x.party, p.server) = p.server AND x.n < a.n
+  LEFT JOIN begun b ON b.cell_id = a.cell_id AND b.party = p.server AND b.peer = p.peer AND b.slow = a.slow
+       AND b.n > a.begun_n AND b.n < a.n AND a.t - b.t >= 1
   WHERE a.enabled <> 'false'
   GROUP BY a.cell_id, a.key, a.server, a.begun_n, a.n
 )
@@ -222,16 +227,18 @@ WITH answers AS (
   SELECT cell_id, client AS giver, key, explode(if(sender = '', array_union(accepted, refused), accepted)) AS recipient,
          reply_n AS n
   FROM mail_transactions WHERE mode <> 'shadow' AND NOT from_outside AND key IS NOT NULL
-  UNION ALL
-  SELECT cell_id, client, NULL, explode(refused), n
-  FROM mail_transactions WHERE mode <> 'shadow' AND NOT from_outside AND NOT spoken AND key IS NULL AND sender = ''
+), refusals AS (
+  SELECT cell_id, giver, recipient, min(n) AS n
+  FROM (SELECT cell_id, client AS giver, n, explode(refused) AS recipient FROM mail_transactions
+        WHERE mode <> 'shadow' AND NOT from_outside AND NOT spoken AND key IS NULL AND sender = '')
+  GROUP BY cell_id, giver, recipient
 ), settled_recipients AS (
   SELECT /*+ SHUFFLE_HASH(p) */ o.cell_id, o.answer_n, o.primary, o.shadow_id, o.key, o.recipient,
-         bool_or(coalesce(p.n < o.answer_n, false)) OR bool_or(coalesce(d.n < o.answer_n, false))
-           OR bool_or(coalesce(r.reply_n < o.answer_n, false)) AS done
+         bool_or(coalesce(p.n < o.answer_n, false)) OR bool_or(coalesce(q.n < o.answer_n, false))
+           OR bool_or(coalesce(d.n < o.answer_n, false)) OR bool_or(coalesce(r.reply_n < o.answer_n, false)) AS done
   FROM due_recipients o
-  LEFT JOIN transfers p ON p.cell_id = o.cell_id AND p.giver = o.primary AND coalesce(p.key, o.key) = o.key
-       AND p.recipient = o.recipient
+  LEFT JOIN transfers p ON p.cell_id = o.cell_id AND p.giver = o.primary AND p.key = o.key AND p.recipient = o.recipient
+  LEFT JOIN refusals q ON q.cell_id = o.cell_id AND q.giver = o.primary AND q.recipient = o.recipient
   LEFT JOIN deliveries d ON d.cell_id = o.cell_id AND d.key = o.key AND d.recipient = o.recipient AND d.in_mailbox
   LEFT JOIN mail_transactions r ON r.cell_id = o.cell_id AND r.about <=> o.message_id AND r.report = 'delivery-status'
        AND (size(r.failed) > 0 OR coalesce(r.action, 'failed') = 'failed') AND r.code BETWEEN 200 AND 299

@@ -72,11 +72,13 @@ WHERE m.kind = 'mail'
 
 HARNESS_MESSAGES = f"""
 SELECT m.cell_id, m.message, m.key, m.message_id, m.date, m.stable_sha256, {_normalized("m.sender")} AS sender,
-       {_normalized_list("m.recipients")} AS recipients
+       {_normalized_list("m.recipients")} AS recipients,
+       coalesce(min(m.date) OVER same_key <> max(m.date) OVER same_key, false) AS several_dates
 FROM single_events m {_JOIN_TOPOLOGY.format("m")}
 WHERE m.kind = 'message'
+WINDOW same_key AS (PARTITION BY m.cell_id, m.key)
 """  # noqa: S608  # made of constants
-"""A row for each message that the harness made."""
+"""A row for each message that the harness made; `several_dates`: another with the same key, so the same Message-ID, has another date."""
 
 SHADOW_COPIES = """
 SELECT cell_id, mode, shadow_id, key, message_id, if(mode = 'shadow', client, server) AS primary,
@@ -98,7 +100,7 @@ WHERE d.kind = 'delivery'
 
 ACKNOWLEDGEMENTS = f"""
 SELECT /*+ SHUFFLE_HASH(t) */ a.cell_id, a.message, m.key, m.message_id, m.date, m.sender, {_normalized("a.recipient")} AS recipient, a.server,
-       a.listener, a.session,
+       a.listener, a.session, m.several_dates, CAST(element_at(tp.servers, a.server).retry AS DOUBLE) AS server_retry,
        a.n AS attempt_n, coalesce(t.reply_n, a.n) AS acknowledged_n, t.reply_t - t.dot_t AS latency
 FROM (SELECT cell_id, message, server, listener, session, n, explode(accepted) AS recipient
       FROM single_events WHERE kind = 'attempt') a
@@ -111,7 +113,8 @@ LEFT JOIN (SELECT cell_id, session, key, min(reply_n) AS reply_n, min_by(reply_t
 """  # noqa: S608  # made of constants
 """A row for each attempt of a sender of the harness and each recipient that a positive final reply accepted.
 
-`latency`: seconds from the final dot to that reply; null where the session does not show it.
+`server_retry`: the retry interval of the server, in seconds. `latency`: seconds from the final dot to that reply; null where the
+session does not show it.
 """
 
 VIEWS = {

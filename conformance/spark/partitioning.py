@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 OCTETS_PER_PARTITION = 128 * 1024 * 1024
 """Octets of history in a partition: thirty runs of five hundred cells. A task holds what it joins of that in memory."""
-SMALL_OCTETS = 64 * 1024 * 1024
-"""Octets of history below which there is one partition, and compiling queries takes longer than interpreting them."""
+SMALL_OCTETS = 256 * 1024 * 1024
+"""Octets of history below which there is one partition: two corpus runs. With several, Spark plans many more stages."""
+INTERPRETED_OCTETS = 40 * 1024 * 1024
+"""Octets of history below which compiling queries takes longer than interpreting them: three hundred cells."""
 MIN_PARTITIONS = 4
 """The fewest partitions of a history that is not small."""
 MAX_PARTITIONS = 1000
@@ -123,19 +125,24 @@ ONE_PARTITION_SETTINGS = {
 `spark.sql.autoBroadcastJoinThreshold` is off."""
 
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""The settings by which Spark interprets queries."""
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""The settings by which Spark compiles queries."""
+
+
 def settings_for_size(octets: int) -> dict[str, str]:
     """Return the Spark settings that depend on the octets of history to be read.
 
-    A small one has one partition, without shuffles, and its queries are interpreted; for a large one they are compiled.
+    A small one has one partition, without shuffles. Its queries are interpreted where it is very small, and else compiled.
     """
-    small = octets < SMALL_OCTETS
+    small, interpreted = octets < SMALL_OCTETS, octets < min(SMALL_OCTETS, INTERPRETED_OCTETS)
     return {
         **(ONE_PARTITION_SETTINGS if small else {}),
         "spark.sql.shuffle.partitions": str(partition_count(octets)),
         "spark.serializer": f"org.apache.spark.serializer.{'Java' if small else 'Kryo'}Serializer",
         "spark.kryoserializer.buffer.max": "1g",
-        "spark.sql.codegen.wholeStage": str(not small).lower(),
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN" if small else "FALLBACK",
+        **(INTERPRETED if interpreted else COMPILED),
         "spark.sql.adaptive.enabled": "false",
         # Rows are partitioned already when they are written: a planned write would sort them again.
         "spark.sql.optimizer.plannedWrite.enabled": str(small).lower(),

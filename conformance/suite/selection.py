@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from conformance import paths
@@ -62,17 +63,18 @@ def find_scenarios(words: Iterable[str], where: Iterable[Path], size: GridSize) 
     """
     declared = {path: _SCENARIO.findall(path.read_text("utf-8", "replace")) for path in scenario_files(where)}
     scenarios: set[tuple[Path, str]] = set()
+
+    @cache
+    def read(path: Path) -> tuple[Scenario, ...]:
+        """Return the scenarios of a file, which is read once however many values name one of them."""
+        return read_scenarios(path, paths.fixtures())
+
     for selector in map(read_id, words):
         files_with_it = [path for path, ids in declared.items() if selector.scenario in ids]
         if not files_with_it:
             known = {name for ids in declared.values() for name in ids}
             raise SelectionError(f"--only {selector.word}: {unknown_name('scenario', selector.scenario, known)}")
-        parsed = [
-            scenario
-            for path in files_with_it
-            for scenario in read_scenarios(path, paths.fixtures())
-            if scenario.id == selector.scenario
-        ]
+        parsed = [scenario for path in files_with_it for scenario in read(path) if scenario.id == selector.scenario]
         _check_axes(selector, parsed, size)
         scenarios.update((path, selector.scenario) for path in files_with_it)
     return tuple(sorted(scenarios))
