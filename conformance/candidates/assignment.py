@@ -1,7 +1,8 @@
 """Which candidate plays which server of a topology, as one `--candidate` says it; and which hosts candidates may be on.
 
 A candidate is a server under test, as its description (a YAML file) says how it is run. Its *dialect* are names that it uses for
-the verbs of shadow redundancy; its *own timers* are those that it has when none are configured.
+the verbs of shadow redundancy; its *own timers* are those that it has when none are configured. Its *kind* is a way to run it, and
+a *feature* is something that only some kinds allow, such as a clock that jumps.
 """
 
 from collections.abc import Iterable, Sequence
@@ -67,8 +68,8 @@ class Assignment:
     def with_feature(self, feature: str) -> "Assignment":
         """Return the assignment with its default changed to a kind that has the feature, if the description allows it.
 
-        Only the default of a mixed assignment is changed; the command line names all other candidates with their kinds.
-        So an assignment of one candidate to all servers is returned as it is.
+        Only the default of a mixed assignment is changed, since the command line names all other candidates with their kinds. An
+        assignment of one candidate to all servers is returned as it is.
         """
         return replace(self, default=self.default.with_feature(feature)) if self.servers else self
 
@@ -92,8 +93,9 @@ def read_assignment(word: str, shipped: Path) -> Assignment:
 def choose_clock(assignments: Sequence[Assignment], name: ClockName | None) -> tuple[ClockName, tuple[Assignment, ...]]:
     """Return the clock of a run, and the assignments as they are run under it.
 
-    Without a `name` the candidates' features decide. A clock that jumps needs a feature, such as a node in this process:
-    `with_feature` changes a candidate to a kind that has it. Raises CandidateError where a candidate lacks it even so.
+    Without a `name` the candidates' features decide. A clock that jumps needs a feature, such as a node in this process: where
+    servers have different candidates, their default is changed to a kind that has it (`with_feature`). Raises CandidateError where
+    a candidate lacks it even so.
     """
     clock = name or default_clock(
         candidate.features for assignment in assignments for candidate in assignment.candidates

@@ -26,13 +26,13 @@ def engine_address() -> str:
 
 
 def engine_missing() -> str:
-    """Return why no container can be run, or "" when an engine answers. Each address is asked once per process."""
+    """Return why no container can be run, or "" when an engine answers. Each address is asked once per process; that blocks."""
     return _engine_problem(engine_address())
 
 
 @functools.cache
 def _engine_problem(address: str) -> str:
-    """Return why the engine at an address cannot be used, or ""."""
+    """Return why the engine at an address cannot be used, or "". Only the first call for an address asks the engine, and blocks."""
     if not _is_here(address):
         return f"the Docker engine at {address} is on another machine: its containers could not reach the harness"
     if not engine_listens(address):

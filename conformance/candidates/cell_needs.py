@@ -8,7 +8,7 @@ them.
 
 A *cell* is one scenario with one candidate for each server. A *need* is a word of a cell's `needs`: a capability, `shadow`
 (either form of shadow redundancy), or an ability that every candidate has unless its description lists it in `lacks`
-(`queue`, `routes`, `alternatives`).
+(`queue`, `routes`, `alternatives`). A server's *generation* (`ex2010`, `ex2013`, `ex2016`) says which documents describe it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -129,7 +129,8 @@ def _mailbox_hosts(cell: Cell) -> frozenset[str]:
 def cells_for(scenario: Scenario, grid: GridSize, assignment: Assignment) -> Iterator[Cell]:
     """Yield the cells of a scenario as an assignment runs them: with its candidates' own timers and described generations.
 
-    Number and order of the cells are the same for all assignments. Raises InvalidFile where the scenario has problems.
+    `grid` is the size of the scenario's fault grids. Number and order of the cells are the same for all assignments. Raises
+    InvalidFile where the scenario has problems.
     """
     for number, example in enumerate(scenario.cells(grid)):
         # the servers of a cell are the same whatever the timers
@@ -158,10 +159,11 @@ def with_described_generations(cell: Cell, assignment: Assignment) -> Cell:
 
 
 def with_probed_generations(cell: Cell, candidate: Candidate, claim: str) -> Cell:
-    """Return the cell that tries a claim, with servers of the first generation of the description that the claim belongs to.
+    """Return the cell that tries a claim, with all its servers of one generation that the candidate can be.
 
-    A claim is a capability that the description states (`conformance candidate check` tries each in a cell). Unchanged
-    for a description that names no generations, and when none of them has the claim.
+    A claim is a capability that the description states (`conformance candidate check` tries each in a cell). The generation is the
+    first that the description names and whose documents have the claim. The cell is returned unchanged for a description that
+    names no generations, and when none of them has the claim.
     """
     if "generations" not in candidate.model_fields_set:
         return cell

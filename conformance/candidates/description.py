@@ -143,9 +143,9 @@ class Candidate(CommonFields, _OfKinds):
 
     @property
     def takes_defaults_from_document(self) -> bool:
-        """Whether only the node itself reads its JSON document, so that a parameter may be left out there.
+        """Whether only the node itself reads its JSON document: a parameter may be left out there, and the node takes its default.
 
-        Files of a description are made from templates, which see every value.
+        False for a description with `files`, since these are made from templates that need every value.
         """
         return (IN_PROCESS in self.features or self.reads_json_document) and not self.files
 
@@ -193,7 +193,7 @@ REFERENCE = Candidate(  # type: ignore[call-arg]  # the factory is a field of it
 
 
 def read_description(path: Path) -> Candidate:
-    """Read a description from a file, with the fields of the description that it is `like`.
+    """Read a description from a file. A key `like` names another one, whose fields hold where this one does not set them.
 
     Raises CandidateError with a line `path:line:column: message` for each problem.
     """

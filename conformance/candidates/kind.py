@@ -109,7 +109,7 @@ class Kind:
     def unsupported_reasons(
         self, cell: Cell, server: str, candidate_of: Callable[[str], CommonFields], scale: float
     ) -> Iterator[str]:
-        """Yield each reason why the candidate of a server cannot play it in a cell.
+        """Yield each reason why the candidate of a server cannot play it in a cell: by default, commands that its steps need.
 
         `candidate_of` returns the candidate of any server of the cell; `scale` is what the run divides times by.
         """

@@ -75,8 +75,8 @@ def reference_readings() -> tuple[str, ...]:
 def _candidate_of_kind(kind: Kind, word: str) -> Candidate:
     """Return the candidate of a word such as `docker:IMAGE`, which no file describes; it claims only `relay`.
 
-    Its name is made from the argument, whose first characters count (`MAX_NAME`). Raises CandidateError when the argument is malformed, or
-    no name can be made from it.
+    Its name is made from the argument's first 60 characters. Raises CandidateError when the argument is malformed, or no name can be
+    made from it.
     """
     argument = word.partition(":")[2]
     try:

@@ -104,7 +104,7 @@ def fill_word(template: str, values: Mapping[str, str]) -> str:
 
 
 def fill_argv(template: Sequence[str], values: Mapping[str, str], arguments: Sequence[str] = ()) -> list[str]:
-    """Return the words of a command with their placeholders replaced; `{1}` and `{2}` stand for `arguments`."""
+    """Return the words of a command with their placeholders replaced; `{1}`, `{2}` and so on stand for `arguments`."""
     numbered = {str(number): argument for number, argument in enumerate(arguments, 1)}
     return [fill_word(word, {**values, **numbered}) for word in template]
 
@@ -136,7 +136,7 @@ def render_file(
 
 @cache
 def _compile(template: str) -> Template:
-    """Return a compiled template; each start of a node renders the same ones again."""
+    """Return a compiled template, kept for later calls: each start of a node renders the same ones again. Raises TemplateError."""
     return _JINJA.from_string(template)
 
 

@@ -22,7 +22,10 @@ __all__ = ["app", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with its exit code. An unexpected error is printed as one sentence, and exits with 3."""
+    """Run the command line and exit with its exit code. An unexpected error is printed as one sentence, and exits with 3.
+
+    `arguments` are the words after the program's name; None: those of this process.
+    """
     # The modules that are loaded now stay: searching them for garbage takes a tenth of the start.
     gc.set_threshold(10_000, 10, 10)
     try:

@@ -34,9 +34,10 @@ def aggregate_runs(
     """Aggregate runs and explorations into tables and a page in `out`, and print a summary. Blocks until Spark is done.
 
     `master` is Spark's master URL, `conf` has settings as `key=value`, `fail_on` is a list such as `regression,flaky`.
+    `make_jvm_cache` also caches the classes that Java loads, for later calls.
     `write` writes the pages and returns the path of the first; None: the page with all tables.
-    Returns 1 when there is anything that `fail_on` names, 2 when the runs or options cannot be used, Spark fails, or without Spark
-    or Java, else 0.
+    Returns 1 when there is anything that `fail_on` names; 2 when the runs or options cannot be used, Spark fails, or Spark or Java
+    is missing; else 0. Raises OSError.
     """
     try:
         from conformance.spark.aggregation import aggregate, parse_fail_on

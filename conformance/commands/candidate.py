@@ -105,10 +105,10 @@ def print_check(word: str, hosts: Sequence[str]) -> int:
 
 
 def check(candidate: Candidate) -> Iterator[CheckLine]:
-    """Check a candidate's programs, its version and its claims, and yield a line for each.
+    """Check a candidate's version and claims, and yield a line for each; also for what it does not claim.
 
-    Ends after the first line when programs are missing, and after the claim `relay` when that is missing. Blocks between the
-    lines: each claim is tried by running a cell.
+    Missing programs give the only line. Ends after the claim `relay` when that is missing. Blocks between the lines: each claim is
+    tried by running a cell.
     """
     if missing := candidate.check_availability().missing:
         yield CheckLine("installed", state="missing", detail=missing)
@@ -153,7 +153,7 @@ class _ClaimTrial:
         self._cell = with_probed_generations(cell, candidate, claim)
 
     async def run(self, cell_loop: CellLoop) -> CheckLine:
-        """Run the cell in a temporary directory and judge it.
+        """Run the cell in a temporary directory, judge it, and return the line to print about the claim.
 
         `cell_loop` says where: `OWN_LOOP` on a new event loop, so that this blocks and never suspends; `SHARED_LOOP` on the
         caller's, with the judgement in a thread. A cell that does not apply to the candidate gives "not judged".

@@ -70,7 +70,8 @@ def print_problems(paths_given: list[Path]) -> int:
 def print_requirements(*, uncovered: bool, as_json: bool) -> int:
     """Print each requirement with the scenarios, rules and queries that judge it and the defects that break it, and return 0.
 
-    `uncovered` restricts them to those that no scenario judges. `as_json` prints a JSON list in place of text.
+    Rules are those of the model, queries those of Spark, defects those of the reference. `uncovered` restricts the requirements to
+    those that no scenario judges. `as_json` prints a JSON list in place of text.
     """
     scenarios = {s.id: s.document.requirements for s in _read_scenarios([]) if s.document is not None}
     rows = coverage(

@@ -58,13 +58,15 @@ def print_defects(
     fresh: bool = False,
     blind: bool = False,
 ) -> int:
-    """Run trials of the named defects, or of all and of the reference without one, and print what caught each defect.
+    """Run trials of the named defects, or of all and of the reference without one, and print what caught each defect. Blocks.
 
-    A trial is one cell, run on the reference with one defect. `jobs` run at a time, None: one for each core. With `run_dir` the
-    trials are stored as a run; `fresh` deletes the run that is there. `write` is the file for the table as a page, `check` a page
-    to compare it with. `blind` prints what is caught without the expectations of scenarios. A gap is what the project's build
-    refuses, such as a defect that is not caught. `sample` is how many defects are tried, drawn by the seed `drawn_by`; `gate` and
-    `check` look at these only. The sound reference is not tried with `names` or `sample`. Blocks until all trials have ended.
+    `jobs` trials run at a time, None: one for each core. `seed` is that of all random choices in them. `sample` is how many of the
+    defects are tried, drawn by the seed `drawn_by`. With `names` or `sample` the reference without a defect is not tried.
+
+    With `run_dir` the trials are stored as a run; `fresh` first deletes the run that is there. `as_json` prints a JSON list in place
+    of text. `blind` prints what is caught without the expectations of scenarios. `write` is a file for the table as a page, `check`
+    a page to compare the table with. `gate` looks for gaps: what the project's build refuses, such as a defect that is not caught.
+    With `sample`, `gate` and `check` judge the drawn defects only.
 
     Returns 1 when `gate` finds a gap or `check` a difference, 2 for an unknown defect, an invalid scenario or a run directory that
     cannot be used, else 0.
@@ -163,7 +165,10 @@ def _command_line(names: Sequence[str], run_dir: Path) -> tuple[str, ...]:
 def _run_with_progress(
     trials: Sequence[PlannedTrial], seed: int, jobs: int, stored: TrialRunDirectory | None
 ) -> list[Trial]:
-    """Run the trials, `jobs` at a time, with a progress bar on a terminal; keep them in the run `stored`, if any."""
+    """Run the trials, `jobs` at a time, and return their results in order; keep them in the run `stored`, if any. Blocks.
+
+    Shows a progress bar on stderr if that is a terminal.
+    """
     console = Console(stderr=True)
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

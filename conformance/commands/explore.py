@@ -3,7 +3,8 @@
 A *plan* is one cell that is run with a fault at one point, or two, and judged by the model alone. To *sweep* a scenario is to make a
 plan for each fault at each point. A *campaign* has the results of the plans that were run, a *finding* a violation and the smallest
 plan that shows it. An *exploration* is what the directory has: the campaign of one call, or of several that went on with it. On the
-clocks `scaled` and `real` time passes by itself; on the others it jumps to the next timer.
+clocks `scaled` and `real` time passes by itself; on the others it jumps to the next timer. The *journal* is the file with the plans
+that were run, by this call and earlier ones.
 """
 
 import time
@@ -139,7 +140,7 @@ def explore(
 
 
 def _header(task: _Task, out: Path) -> ExplorationHeader:
-    """Return the header of an exploration that begins now in the directory `out`. Asks the candidate's program for its version."""
+    """Return the header of an exploration that begins now in the directory `out`. Blocks while the candidate prints its version."""
     return ExplorationHeader(
         exploration=out.absolute().name,
         started=utc_timestamp(),
@@ -164,7 +165,7 @@ def _first_cells(names: Sequence[str]) -> list[Cell]:
 
 
 def _run(task: _Task, journal: Journal, console: Console) -> tuple[ExplorationSummary, str]:
-    """Run the plans that the journal lacks, reduce what they found, and write the directory.
+    """Run the plans that the journal lacks, reduce what they found, and write findings, summary and page into its directory.
 
     Returns the summary of all plans, and how many were run in how much time, in words. Blocks. Raises OSError.
     """
@@ -201,9 +202,10 @@ def _run(task: _Task, journal: Journal, console: Console) -> tuple[ExplorationSu
 
 
 def _enumerate_plans(task: _Task, journal: Journal, console: Console) -> Enumeration:
-    """Return the plans of a sweep with one fault or two. Blocks: the scenarios are run without faults, for two also with each one.
+    """Return the plans of a sweep, each with one fault or two, and what was left out.
 
-    The first call of an exploration writes into the journal's header which cells are too costly.
+    Blocks: the scenarios are run without faults, and for plans with two faults also with each single one. The first call of an
+    exploration writes into the journal's header which cells are too costly; later calls leave out the same.
     """
     assignment, settings = task.assignment, task.settings
     with console.status("running the scenarios without faults", spinner="line"):
@@ -234,7 +236,7 @@ def _run_plans(
 ) -> float:
     """Run the plans that the campaign lacks, add them to it and to the journal, and return the seconds that it took.
 
-    Shows a line with plans a second, states and findings. After Ctrl-C what was run is kept.
+    Shows a line with plans a second, states and findings. Blocks. After Ctrl-C it ends early, and what was run is kept.
     """
     before, began = len(campaign.results), time.monotonic()
     next_line = began + _LINE_EVERY_S

@@ -44,9 +44,9 @@ def export_cell(run_dir: Path, cell: str, export_format: Format, out: Path) -> i
 
 
 def _find_cell_file(run_dir: Path, cell: str) -> Path:
-    """Return the file of the cell with this name, else of the only one whose name begins so.
+    """Return the file in `cells/` whose name without suffix is `cell`, else the only one whose name begins so.
 
-    Raises LookupError where none or several do.
+    Raises LookupError, whose text lists names, where none or several do.
     """
     if (exact := cell_file(run_dir, cell)) is not None:
         return exact

@@ -103,9 +103,9 @@ def _judge_with_warnings(cell: Cell, stored: StoredCell) -> tuple[Verdict, ...]:
 
 
 def judge_stored_cell(cell: Cell, stored: StoredCell, *, all_events: bool = True) -> tuple[Verdict, ...]:
-    """Return today's verdicts on a stored cell, after the harness's own verdicts on how it ran, which stay as recorded.
+    """Return the harness's own verdicts on how a stored cell ran, as they were recorded, and then today's verdicts on its history.
 
-    A cell that was not applicable gets no other verdicts. `all_events` is whether `stored` has every event of the cell. Without
+    A cell that was not applicable has the first only. `all_events` is whether `stored` has every event of the cell. Without
     them, what was not seen proves nothing.
     """
     header = stored.header

@@ -89,7 +89,7 @@ def print_judgement(request: ListenRequest) -> int:
 async def _record_sessions(request: ListenRequest, lasting: float | None) -> ListenRecord:
     """Listen until a signal, for `lasting` real seconds at most (None: without a limit), and return what was seen.
 
-    Raises OSError when the address cannot be used, and what `Listener.close` raises.
+    Raises OSError when the address cannot be used, and the first unexpected exception of a session, which ends the listening.
     """
 
     def say(line: str) -> None:

@@ -121,7 +121,11 @@ def print_mutants(
 def _find_differences(
     sites: Sequence[Site], cells: Sequence[Cell], root: Path, cores: int, store: Path | None, key: str, console: Console
 ) -> Differences:
-    """Return in which cells each mutant makes a difference; from the file beside `store` if it is of these sites and nothing has changed."""
+    """Return in which cells each mutant makes a difference, by running all cells, `cores` at a time. Blocks.
+
+    With `store` the result is kept in a file beside it, and read from there if it is of the same sites and the same `key`, a hash
+    of the package, its scenarios and its fixtures.
+    """
     path = store.with_name(f"{store.name}.cells") if store is not None else None
     key = sha256_of_json([key, *(site.id for site in sites)])
     if path is not None and (kept := read_differences(path, key)) is not None:
@@ -168,8 +172,8 @@ _WEIGHTS = (6, 3, 1)
 def plan_trial(site: Site, cells: Sequence[Cell], differences: Differences, pins: Pins) -> MutantTrial:
     """Return the trial of a mutant: cells of scenarios about the module, about its other groups, and about neither.
 
-    They are mixed 6 : 3 : 1. Each of the three kinds begins with one cell of each scenario, the cheap ones first. A default is
-    tried in the cells that leave parameters out before all others.
+    They are mixed 6 : 3 : 1. Each of the three kinds begins with one cell of each scenario, the cheap ones first. A site in the
+    body of a class, where defaults of parameters stand, is tried first in the cells that leave parameters out.
     """
     groups = pins.groups_of(site)
     group_of = {row.id: row.group for row in catalogue().requirements}
@@ -221,7 +225,10 @@ def _json_entry(one: JudgedMutant) -> dict[str, object]:
 
 
 def _print_results(judged: Sequence[JudgedMutant], sites: int, reached: int) -> None:
-    """Print the survivors and the broken ones, and the totals."""
+    """Print the survivors and the broken ones, and the totals.
+
+    `judged` are the mutants that were tried, `reached` counts those that make a difference in a cell, of `sites` in all.
+    """
     for one in judged:
         if one.outcome in ("survived", "broken"):
             known = " (in the table)" if one.known else ""

@@ -31,12 +31,12 @@ def build_report(
     history: Path | None = None,
     selection: PageSelection | None = None,
 ) -> int:
-    """Build the pages of a run in `out`. Returns 2 when the run cannot be read, 3 when the machine ran out of something, else 0.
+    """Build the pages of a run in `out`. Returns 2 when a file cannot be read or written, 3 when the machine ran out of something.
 
     `earlier` is the folder of earlier runs, by default the one that contains the run. `install_allure` and
     `with_allure` install the pinned Allure where it is missing; a failure returns 2 with the first, and prints a line
     with the second. Without them Allure's site is built where Allure is installed. `history` is the file with Allure's
-    trend, `selection` says which cells get a page, by default those with a finding.
+    trend, `selection` says which cells get a page, by default those with a finding. Otherwise returns 0.
     """
     allure = AllureOptions(paths.allure(), paths.cache(), install=with_allure, history=history)
     try:
@@ -56,7 +56,8 @@ def build_report(
 def print_diff(before: Path, after: Path, should: Should = "warn") -> int:
     """Print what changed between two runs. Returns 1 when a cell regressed, 2 when a run cannot be read, else 0.
 
-    With `should` as "fail", a cell that passed with a violated `should` requirement counts as failed.
+    A cell regressed if it passed before, and now fails or cannot be judged. With `should` as "fail", a cell that passed with a
+    violated `should` requirement counts as failed.
     """
     try:
         difference = compare_runs(read_run_summary(before), read_run_summary(after), should)

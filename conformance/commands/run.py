@@ -87,7 +87,7 @@ class _ExitCodePlugin:
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Stop workflow commands in what the run prints; pytest's reporter exists by now."""
+        """Keep GitHub Actions from executing lines of the output as its workflow commands; pytest's reporter exists by now."""
         stop_workflow_commands(config, os.environ)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -101,7 +101,7 @@ class _ExitCodePlugin:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a failed cell, as a violation or as not judged. A failed test without a cell counts as a violation.
 
-        A failure outside the call phase (setup, teardown) is not judged.
+        A failure outside the call phase (setup, teardown) counts as not judged.
         """
         if report.failed:
             outcome = outcome_of(report)
@@ -113,7 +113,8 @@ class _ExitCodePlugin:
 def run_pytest(arguments: list[str]) -> int:
     """Run pytest, in this process or with `--spark` on a cluster, and return the exit code of the command. Blocks.
 
-    `-h` prints the help instead, and returns 0. An interrupted run returns 2, one whose output nothing reads any more 141.
+    0: all is as expected; 1: violations; 2: wrong usage or input, an interrupted run, or no cell; 3: only cells that could not be
+    judged and errors of the harness; 141: nothing reads the output any more. `-h` prints the help instead, and returns 0.
     """
     if "-h" in arguments:
         typer.echo(HELP.format(options=options_help(shutil.get_terminal_size().columns)))

@@ -108,7 +108,8 @@ def parse_options(words: Sequence[str], start: Path) -> ClusterOptions:
 def run_on_cluster(words: Sequence[str]) -> int:
     """Run cells on a cluster, write the run directory, print the summary, and return the exit code that a local run would have.
 
-    Blocks until the cluster is done. Returns 2 for wrong arguments, without Spark or Java, and when the shards made no whole run.
+    `words` are the arguments of `conformance run`. Blocks until the cluster is done. Returns 2 for wrong arguments, without Spark or
+    Java, and when the shards made no whole run.
     """
     try:
         from conformance.spark.find_java import JavaMissing

@@ -31,7 +31,10 @@ def build_results_site(runs: list[Path], out: Path, master: str, conf: list[str]
 def _write_site(
     out: Path, tables: Sequence["Table"], rows: Mapping[str, "TableRows"], write: Callable[[Path, bytes], None]
 ) -> Path:
-    """Write the page of the tables and the site, and return the path of the site's first page. Raises OSError."""
+    """Write the page of the tables and the site, and return the path of the site's first page. Raises OSError.
+
+    `rows` are those of each table by its name; `write` writes one file: (path, content).
+    """
     from conformance.report.results_site.pages import write_results_site
     from conformance.requirements.catalogue import catalogue
 

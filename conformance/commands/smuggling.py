@@ -25,9 +25,9 @@ from conformance.smuggling.page import smuggling_page
 def print_matrix(words: Sequence[str], out: Path, *, as_json: bool, hosts: Collection[str] = ()) -> int:
     """Try all pairs of the candidates, write page and results into `out`, and print each pair with a finding.
 
-    `hosts` are those other than this machine that the candidates may name. Returns 1 if a message became two, 2 for an unknown
-    candidate, another host or a missing program, 3 if nothing came through a pair or a server did not start, else 0. Blocks until
-    all servers have stopped.
+    `words` name the candidates, as for `--candidate`; `hosts` are those other than this machine that the candidates may name.
+    Returns 1 if a message became two, 2 for an unknown candidate, another host or a missing program, 3 if nothing came through a
+    pair or a server did not start, else 0. Blocks until all servers have stopped.
     """
     candidates: dict[str, str] = {}
     try:

@@ -63,7 +63,8 @@ _INSPECTION: TypeAdapter[_Inspection] = TypeAdapter(_Inspection)
 def inspection_problem(state: object) -> str:
     """Return in words why checks cannot read what a node's `inspect` printed, '' where they can.
 
-    Of several reasons the first is returned, with the place in `state`. A node asks too, before such an output is recorded.
+    Of several reasons the first is returned, with the place in `state`: `queues.0.kind: Field required`. Nodes are checked by it
+    too, before such an output is recorded.
     """
     try:
         _INSPECTION.validate_python(state)
@@ -95,7 +96,8 @@ def consistent_prefix(events: Sequence[AnyEvent], servers: Collection[str]) -> t
 def _event_problem(event: AnyEvent, servers: Collection[str], sessions: set[str], messages: set[str]) -> str:
     """Return in words why an event cannot follow events with these sessions and messages, '' where it can.
 
-    All are names, `servers` those of the topology. Events of other types, such as `Delivered`, are not checked.
+    `sessions` and `messages` are the names of those that came before, `servers` the names in the topology. Events of other types,
+    such as `Delivered`, are not checked.
     """
     match event:
         case Connected() if event.session in sessions:

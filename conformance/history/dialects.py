@@ -109,7 +109,7 @@ class Dialect(BaseModel):
     )
 
     def parse_command(self, line: str) -> Operation | None:
-        """Return the operation that a command line (without CRLF) means, None for a command that is not of the dialect."""
+        """Return the operation that a command line (without CRLF) means, None for one that no command pattern matches."""
         return self._cached(line, lambda: self._match_command(line))
 
     def canonical_verb(self, first_word: str, operation: Operation | None) -> str:
@@ -166,7 +166,7 @@ class Dialect(BaseModel):
         return self._cached((name, lines), lambda: self._match_reply(name, lines))
 
     def _match_command(self, line: str) -> Operation | None:
-        """Return the operation of the first command pattern that is found in a line, None if none is."""
+        """Return the operation of the first command pattern that is found in a line, with the values in it; None if none is found."""
         if self._any_command.search(line) is None:  # most lines of most sessions
             return None
         for command in self.commands:
@@ -196,7 +196,7 @@ class Dialect(BaseModel):
 
     @cached_property
     def _cache(self) -> dict[Hashable, Operation | None]:
-        """The operations of recent lines and replies: the same few are said in session after session."""
+        """The operations of recent lines and replies, None for no operation: servers say the same few in session after session."""
         return {}
 
     def _cached(self, key: Hashable, parse: Callable[[], Operation | None]) -> Operation | None:

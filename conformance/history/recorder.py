@@ -38,7 +38,7 @@ class Recorder:
         self._last_elapsed = self._last_stamp = 0.0  # a time, and the same rounded
 
     def subscribe(self, listener: Callable[[AnyEvent], None]) -> Callable[[], None]:
-        """Add a listener, which is called with later events; return a function that removes it again."""
+        """Add a listener, which is called with every later event; return a function that removes it again."""
         self._listeners = (*self._listeners, listener)
         return lambda: self._unsubscribe(listener)
 
@@ -49,7 +49,8 @@ class Recorder:
     def record(self, event_type: type[E], /, **fields: Any) -> E:
         """Make the event `event_type(**fields)` with its number and time, add it, call the listeners, and return it.
 
-        Secrets in the fields are replaced first. Raises TypeError when the fields are not those of the event type.
+        Secrets in the fields are replaced first. Raises TypeError when the fields are not those of the event type, and what a
+        listener raises: the event is in the history then, and the listeners after that one are not called.
         """
         elapsed = self._clock.elapsed()
         if elapsed != self._last_elapsed:  # many events have the same virtual time, and rounding is slow

@@ -57,7 +57,7 @@ class Secrets:
         return self._pattern is not None
 
     def add(self, secret: str | bytes, min_octets: int = _MIN_OCTETS) -> None:
-        """Add a secret to replace from now on, in all its encodings; one of fewer than `min_octets` octets is ignored."""
+        """Add a secret that `redact` replaces from now on, in all its encodings; one of fewer than `min_octets` octets is ignored."""
         value = secret.encode() if isinstance(secret, str) else secret
         if len(value) < min_octets or value in self._values:
             return
@@ -71,9 +71,10 @@ class Secrets:
     def add_from_auth_line(self, line: bytes, session: str) -> None:
         """Add the secrets of one line that a client sent in AUTH: the command with its initial response, or a later response.
 
-        The response is a secret as it was sent. Decoded, it is one if it is not the first of its AUTH command, which in LOGIN is
-        the user's name; of Base64 that contains NUL (PLAIN) the part after the last NUL is one, the password. Too short responses
-        are ignored. `session` is the name of the session, in which responses are counted. The caller passes only lines of AUTH.
+        The response is a secret as it was sent. If it is Base64, what it decodes to gives another: the part after its last NUL (the
+        password of PLAIN), or without a NUL all of it, unless it is the first response of its AUTH command (the user's name of
+        LOGIN). Responses of fewer than _MIN_OCTETS octets are ignored, and `add` ignores short secrets. `session` is the name of the
+        session, in which responses are counted. The caller passes only lines of AUTH.
         """
         command = _AUTH.fullmatch(line)
         if command is not None:
@@ -93,9 +94,9 @@ class Secrets:
             self.add(decoded, _MIN_OCTETS_SEEN)
 
     def redact(self, value: Any) -> Any:
-        """Return a value with the secrets in its text replaced; looks into dicts, lists, tuples and dataclasses.
+        """Return a value with the secrets in its text replaced; looks into dicts (also their keys), lists, tuples and dataclasses.
 
-        A value of another type is returned as it is.
+        A value of another type is returned as it is, bytes too. The given value is not changed.
         """
         if isinstance(value, str):
             octets = value.encode("utf-8", "surrogatepass")
@@ -111,7 +112,7 @@ class Secrets:
         return value
 
     def redact_fields(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of an event with the secrets replaced, except in fields with words of the harness."""
+        """Return the fields of an event, by their names, with the secrets replaced, except in _HARNESS_FIELDS."""
         return {name: value if name in _HARNESS_FIELDS else self.redact(value) for name, value in values.items()}
 
     def redact_octets(self, octets: bytes) -> bytes:

@@ -14,7 +14,7 @@ A failure must not be blamed on a server for what the harness or its machine did
 
 An excused verdict is inconclusive, and its sentence begins with the cause. The first number in a verdict's `evidence`
 is that of the violating event; its `step` is the path of the expectation's step, None for other checks. Times are
-documented seconds.
+documented seconds. Verdicts are never changed in place: a changed one is a copy.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,8 +56,8 @@ def excuse_lateness(
     """Yield the verdicts in their order; where the worst lag is above the limit, time-dependent failures become inconclusive.
 
     Verdicts that were inconclusive anyway then name the lag as their reason. `tolerance` is the clock's, from which the limit
-    follows. Not excused are rules that compare no times, a permanent refusal as the reply, a node that could not be started,
-    and an expectation whose room (`rooms` has them by the path of the step) is at least the lag.
+    follows (`_lag_limit`). Not excused are rules that compare no times, a permanent refusal as the reply, a node that could not be
+    started, and an expectation whose room (`rooms` has them by the path of the step) is at least the lag.
     """
     lag, limit = _worst_lag(events), _lag_limit(tolerance)
     if lag <= limit:
@@ -81,7 +81,7 @@ def excuse_late_bound(
     """Return the verdict of an expectation with an upper bound; a failure becomes inconclusive when the lags add up to too much.
 
     Lags count from the time `since`, from which the bound of `within` seconds counts. They may add up to `MAX_BOUND_SHARE` of
-    the bound, or to what one lag may be, whichever is more. `tolerance` is the clock's.
+    the bound, or to what one lag may be (`_lag_limit`), whichever is more. `tolerance` is the clock's, in seconds.
     """
     lags = [lag for lag in _lag_events(events) if lag.t > since]
     total, limit = sum(lag.seconds for lag in lags), max(_lag_limit(tolerance), MAX_BOUND_SHARE * within)
@@ -97,7 +97,10 @@ def _worst_lag(events: Sequence[AnyEvent]) -> float:
 
 
 def excuse_shortage(verdicts: Iterable[Verdict], events: Sequence[AnyEvent]) -> Iterator[Verdict]:
-    """Yield the verdicts; where the machine ran out of something that any node needed, all failures become inconclusive."""
+    """Yield the verdicts; where the machine ran out of something that any node needed, all failures become inconclusive.
+
+    A `NodeEvent` with the action `starved` says so.
+    """
     starved = next((event for event in events if isinstance(event, NodeEvent) and event.action == "starved"), None)
     for verdict in verdicts:
         if starved is None or verdict.outcome is not Outcome.FAIL:
@@ -177,7 +180,7 @@ def _lag_events(events: Iterable[AnyEvent]) -> list[Lag]:
 
 
 def _lag_limit(tolerance: float) -> float:
-    """Return the lag up to which nothing is excused, given the clock's tolerance."""
+    """Return the lag in seconds up to which nothing is excused: the clock's tolerance, at most MAX_LAG."""
     return min(tolerance, MAX_LAG)
 
 

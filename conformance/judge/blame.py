@@ -31,9 +31,10 @@ class BlameRules:
     fallback_rows: Mapping[ViolationKind, Mapping[bool, str]]
 
     def order_rows(self, kind: ViolationKind, rows: tuple[str, ...], *, all_2010: bool) -> tuple[str, ...]:
-        """Return a scenario's rows with those in front that a violation of this kind breaks, or else the fallback row.
+        """Return a scenario's `rows` with those in front that a violation of this kind breaks, else with the fallback row in front.
 
-        Without either the rows stay as they are. `all_2010`: all servers of the cell are of 2010.
+        Without either the rows stay as they are. The fallback row need not be one of `rows`. `all_2010`: all servers of the cell are
+        of 2010.
         """
         broken = self.rows_by_kind.get(kind, frozenset())
         first = tuple(row for row in rows if row in broken)

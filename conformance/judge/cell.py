@@ -11,7 +11,8 @@ Each check returns a `Finding`; the bounds `after` and `within` of an expectatio
 confirmations. The finding becomes a verdict, blamed on a *row* (a requirement of the catalogue) as `blame` says. A
 failure *explains* others when it says what was done instead of the right thing (`BlameRules.explaining_kinds`). Then
 verdicts change for causes outside of the server (`adjustments`), and failures that may follow from another one are
-moved to the end, since reports show the first. Times are documented seconds since the cell began.
+moved to the end, since reports show the first. Times are documented seconds since the cell began; `context.slack` is by
+how many seconds a time may miss a bound (the clock's tolerance).
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -81,8 +82,8 @@ def find_on_events_so_far(
     """Return what the check of an expectation finds on the events so far, and the context that it was given.
 
     None when the scenario has not reached the step yet. The finding is inapplicable where the keyword of `where:` was not
-    offered. The bounds `after` and `within` are not compared. They count from the step labelled `since`; without a label, or
-    before that step began, from when the expectation was reached.
+    offered: then no check is made. The bounds `after` and `within` are not compared here. They count from the step labelled
+    `since`; without a label, or before that step began, from when the expectation was reached.
     """
     action = step.action
     assert isinstance(action, Expect)
@@ -127,7 +128,7 @@ def _judge_expectations(
 ) -> Iterator[tuple[Verdict, bool]]:
     """Add all events to `trace`, then yield each expectation's verdict and whether it is a failure that explains others.
 
-    An expectation is judged at each event with which its step ended. One that was reached several times, inside a `repeat`, has
+    An expectation is judged at each event with which its step ended. One whose step ended several times, inside a `repeat`, has
     the worst of its verdicts, the first of several that are as bad; one whose step never ended is inconclusive.
     """
     expected = {step.path: step for step in steps if isinstance(step.action, Expect)}
@@ -146,8 +147,9 @@ def _judge_expectation(cell: Cell, step: Step, trace: Trace, settings: JudgeSett
     """Return an expectation's verdict on the events so far, and whether it is a failure that explains others.
 
     The kind of its first violation decides which rows it is blamed on, unless the expectation names its own. A loss of what was
-    never acknowledged is excused. On a clock of real time a failure with `within` is excused if the lags since the bound began
-    add up to too much, but not one that came too early. A step that ended before it was reached is an error.
+    never acknowledged is excused (`excuse_unacknowledged`). On a clock that does not jump over waits, a failure with `within` is
+    excused if the lags since the bound began add up to too much, but not one that came too early. A step that ended before it was
+    reached is an error.
     """
     check, requirements, expectation = _check_and_rows(cell, step, settings)
     result = find_on_events_so_far(cell, step, trace, settings.tolerance, settings.claims)
@@ -186,7 +188,10 @@ def _check_and_rows(cell: Cell, step: Step, settings: JudgeSettings) -> tuple[st
 
 
 def _compare_with_bounds(finding: Finding, context: ExpectationContext, expectation: Expectation) -> None:
-    """Add a violation to the finding for each confirmation before `after` or later than `within` of the expectation."""
+    """Add a violation to the finding for each confirmation before `after` or later than `within` of the expectation.
+
+    Both count in seconds from `context.since`; a violation is of the kind `early` or `late`. None sets no bound.
+    """
     beginning = expectation.since or "this step"
     for confirmation in finding.confirmations:
         delay, message = confirmation.t - context.since, confirmation.message

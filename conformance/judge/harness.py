@@ -69,7 +69,10 @@ def _find_altered_transmissions(context: CheckContext) -> Iterator[Verdict]:
 
 
 def _find_node_failures(context: CheckContext) -> Iterator[Verdict]:
-    """Yield an inconclusive verdict for each exit of a node by itself, each failed start, and each command that failed."""
+    """Yield an inconclusive verdict for each exit of a node by itself, each failed start, and each command that failed.
+
+    A start has failed too if the node refused its configuration.
+    """
     rows, trace = applicable_rows(context.cell.requirements, context.claims), context.trace
     for event in trace.events_of(NodeEvent):
         if event.action == "exited":

@@ -28,7 +28,7 @@ class IncrementalJudge:
 
         It holds when its check had an occasion and found neither a violation nor anything undecided; its bounds `after` and
         `within` do not matter here. False before the scenario has reached the step, and when the last event is of a type that
-        cannot confirm: then nothing is judged.
+        cannot confirm (`_NEVER_CONFIRMS`): then nothing is judged. `events` must not be empty.
         """
         for n in range(len(self._trace.events), len(events)):
             self._trace.add(events[n])

@@ -23,7 +23,7 @@ def build_verdict(
     An inapplicable finding is not applicable. A violation fails, however the history ends; without violations an undecided
     thing is inconclusive. Without an occasion an expectation is inconclusive, and a rule of the model (`step` is None) not
     applicable. A rule that found nothing wrong is inconclusive where the history is not `complete`; otherwise the check
-    passes. A row that the first observation names is put in front.
+    passes. A row that the first violation, or undecided thing, names is put in front.
     """
     if finding.inapplicable:
         return make_verdict(check, Outcome.NOT_APPLICABLE, requirements, finding.inapplicable, step)

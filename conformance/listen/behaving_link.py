@@ -53,7 +53,7 @@ class ObservedRelay(Relay):
             self._awaited = ""
 
     def record_unit(self, lane: Lane, unit: Unit) -> None:
-        """Record a unit, and note what the history leaves out of it."""
+        """Record a unit, and note what the history leaves out of it: the octets of a command line, or what a content shows."""
         match unit:
             case CommandLine():
                 self._note_line(unit)
@@ -71,9 +71,10 @@ class ObservedRelay(Relay):
         super().record_unit(lane, unit)
 
     def peer_ended(self, endpoint: Endpoint, how: Literal["fin", "reset"]) -> None:
-        """End the session with its client where something is held back: else its end would wait for that.
+        """Handle a party's FIN or RST as `Relay` does; end the session if its client leaves while a fault holds something back.
 
-        A client that closes its direction after QUIT may still wait for replies: that is only noted (`half_closed`).
+        Else the end of the session would wait until the fault lets that pass. A client that sends FIN after QUIT may still wait
+        for replies: its FIN is only noted (`half_closed`).
         """
         super().peer_ended(endpoint, how)
         if endpoint is not self.client or self.ended:
@@ -86,7 +87,10 @@ class ObservedRelay(Relay):
                     self.half_close(lane)
 
     def end_reached(self, lane: Lane, how: Literal["fin", "reset"]) -> None:
-        """End a lane; for a client that closed its direction after QUIT, only `LINGER_S` later, so that its RST can still come."""
+        """Forward the end of a lane, at once or, as a FIN to a client that had sent FIN after QUIT, `LINGER_S` (0.3 s) later.
+
+        Until then the client's RST can still come, which shows that it has not read all replies.
+        """
         if lane is self.to_client and how == "fin" and self.name in self._notes.half_closed and not self._lingers:
             self._lingers = True
             asyncio.get_running_loop().call_later(LINGER_S, self._end_lingering)
@@ -94,7 +98,10 @@ class ObservedRelay(Relay):
             super().end_reached(lane, how)
 
     def _end_lingering(self) -> None:
-        """End the session; note it if the client has left it without reading all replies."""
+        """Forward FIN to the client, which ends the session; note whether the client has sent RST: it did not read all replies.
+
+        Do nothing if the session has ended.
+        """
         if self.ended:
             return
         if self.client.is_reset:
@@ -125,7 +132,10 @@ class ObservedRelay(Relay):
 
 
 class BehavingLink(Link):
-    """The link of a listener: its sessions are `ObservedRelay`s; what was armed for one is removed when it ends."""
+    """The link of a listener: its sessions are `ObservedRelay`s; what was armed for one is removed when it ends.
+
+    `announce` is called with the name of a session and a text about it.
+    """
 
     def __init__(
         self, target: Address, recorder: Recorder, injector: BehaviourInjector, announce: Callable[[str, str], None]
@@ -137,16 +147,16 @@ class BehavingLink(Link):
         injector.links.append(self)
 
     def make_relay(self) -> Relay:
-        """Return a relay that notes what the history leaves out."""
+        """Return the relay of a new connection, which notes what the history leaves out."""
         return ObservedRelay(self, self._behaviours)
 
     def record_session(self, relay: Relay) -> None:
-        """Record a session, and announce where it comes from."""
+        """Give a session its name, record it as connected, and announce the client's address and port."""
         super().record_session(relay)
         peer = relay.client.address("peername")
         self._announce(relay.name, f"connected from {peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "connected")
 
     def session_ended(self, relay: Relay) -> None:
-        """Remove a session, and what was armed for it."""
+        """Remove a session that has ended from the active ones, and the faults and replies that were armed for it."""
         super().session_ended(relay)
         self._behaviours.end_session(relay.name)

@@ -76,7 +76,8 @@ class BehaviourInjector(FaultInjector):
     def intercept(self, relay: Relay, lane: Lane, unit: Unit, skip: int) -> Unit | None:
         """Return the unit to forward; None where it is held back, or a fault holds, answers or drops it.
 
-        Before that, arm what an RCPT asks for, and at MAIL remove what the last transaction had armed.
+        Before that, arm what an RCPT asks for, and at MAIL remove what the last transaction had armed. A reply for which a client
+        has to wait (`_AWAITED`) is requeued once, and its lane held for `held_back` seconds.
         """
         if isinstance(unit, CommandLine) and unit.verb == "RCPT" and unit.pending.recipient is not None:
             self._begin_attempt(relay, unit.pending.recipient)
@@ -93,20 +94,20 @@ class BehaviourInjector(FaultInjector):
         return super().intercept(relay, lane, unit, skip)
 
     def holds(self, session: str) -> bool:
-        """Whether a fault has held or discarded something in a session."""
+        """Whether a fault has held or discarded something in a session, now or before."""
         return session in self._holding
 
     def end_session(self, session: str) -> None:
-        """Remove what was armed for a session."""
+        """Remove the faults and replies that were armed for a session; announce each fault that had no occasion."""
         self._holding.discard(session)
         for name in self._armed.pop(session, ()):
             self._disarm(session, name)
         self._end_transaction(session)
 
     def _end_transaction(self, session: str) -> None:
-        """Remove what recipients of the last transaction asked for: faults from RCPT on that did not act, replies of the sink.
+        """Remove what recipients of the last transaction asked for: replies of the sink, and faults that did not fire.
 
-        Each fault that is removed is announced.
+        Only faults in a transaction (at RCPT, DATA, body or dot) are removed; each is announced.
         """
         for name in tuple(self._armed.get(session, ())):
             armed = self._faults[name]
@@ -117,7 +118,7 @@ class BehaviourInjector(FaultInjector):
             self._script_reply(address, "accept", times=None)  # ends what the sink was to answer for that recipient
 
     def _disarm(self, session: str, name: str) -> None:
-        """Remove a fault of a session; announce it if the session has never come to its place."""
+        """Remove a fault of a session, and release what it holds; announce it if it has never fired."""
         armed = self._faults[name]
         if not armed.fired:
             fault = armed.fault
@@ -140,7 +141,11 @@ class BehaviourInjector(FaultInjector):
             self._armed[event.session].append(event.fault)
 
     def _begin_attempt(self, relay: Relay, address: str) -> None:
-        """Decide what is done for a recipient of this transaction, note it, and arm it."""
+        """Decide what is done for the recipient of an RCPT that is examined now; note it, announce it and arm it.
+
+        An address that looks like a behaviour and is none is answered 550. An early behaviour is armed for later sessions, and
+        this RCPT answered 451. Any other acts in this session. Without one, or at its turn to be accepted, nothing is armed.
+        """
         try:
             behaviour = parse_behaviour(address)
         except UnknownBehaviour as error:
@@ -186,9 +191,10 @@ class BehaviourInjector(FaultInjector):
         return name
 
     def _arm_early(self, fault: Fault, times: int | None) -> None:
-        """Arm a fault for the next occurrences of its place in any session: one for each, so that each ends with its session.
+        """Arm `times` copies of a fault, for the next sessions that come to its place, whichever they are.
 
-        `times` None: one for all of them, which stays.
+        A copy is removed when the session ends in which it has fired first; one at connect, where no session has begun, stays
+        until it has fired as often as `fault.times` says. With `times` None one is armed for all sessions, and stays.
         """
         if times is None:
             self._arm(fault.model_copy(update={"times": None}), None)
@@ -196,7 +202,7 @@ class BehaviourInjector(FaultInjector):
         self._early.update(self._arm(fault, None) for _ in range(times))
 
     def _answer_rcpt(self, relay: Relay, reply: str) -> None:
-        """Have the RCPT that is examined now answered with a reply."""
+        """Arm a fault by which the RCPT that is examined now is answered with a reply, and not forwarded to the sink."""
         fields = {
             "as": "x",
             "from": CLIENT,

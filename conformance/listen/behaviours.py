@@ -113,8 +113,9 @@ def _reply_behaviour(name: str, place: str, code: int) -> Behaviour:
 def _fault_behaviour(name: str, base: str) -> Behaviour:
     """Return the behaviour `KIND[-WHEN]-PLACE[-VALUE]`, or `silent[-PLACE]`, which is `stall-after-PLACE`. Raises UnknownBehaviour.
 
-    `base` is the name without `-x3` or `-always`. Without WHEN a kind that delays or alters acts on the reply (`after`),
-    any other, and each at connect and body, `before` the command is forwarded. What a client could not notice is refused.
+    `base` is the name without `-x3` or `-always`. Without WHEN a kind of `_ON_REPLY`, such as `stall`, acts on the reply
+    (`after`); any other kind, and every kind at connect and body, acts `before` the command is forwarded. What a client could
+    not notice raises UnknownBehaviour too.
     """
     if base == "silent" or base.startswith("silent-"):
         base = f"stall-after-{base.removeprefix('silent').removeprefix('-') or 'dot'}"

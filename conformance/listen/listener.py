@@ -38,9 +38,10 @@ class _Stopwatch:
 class Listener:
     """A next hop that misbehaves.
 
-    `say` is called with a line for everything that happens in a session. `stopping` ends the listening: it is set
-    when too much was recorded or an exception was caught, and by the caller. `held_back` is for how many seconds a reply is held
-    back that a client has to wait for. `_failures` are exceptions that the event loop has caught.
+    `say` is called with a line for everything that happens in a session. `stopping` is the event for which the caller waits
+    before it calls `close`: it is set when too much was recorded or an exception was caught, and by the caller. `held_back` is
+    for how many seconds a reply is held back that a client has to wait for. `_failures` are exceptions that the event loop
+    has caught.
     """
 
     def __init__(self, say: Callable[[str], None], held_back: float = HELD_BACK_S) -> None:
@@ -56,7 +57,7 @@ class Listener:
         self._failures: list[BaseException] = []
 
     async def open(self, at: Address) -> Address:
-        """Begin to listen, and return the address; port 0 is any free one. Raises OSError if that cannot be done.
+        """Begin to listen at `at`, and return the address with its port; port 0 is any free one. Raises OSError if it cannot.
 
         Exceptions that the event loop catches from now on stop the listening.
         """
@@ -99,7 +100,7 @@ class Listener:
         self._say(f"{self._clock.elapsed():9.3f}  {session:4} !  {text}")
 
     def _print(self, event: AnyEvent) -> None:
-        """Print the event's line in the transcript, if it has one; stop the listener after `MAX_EVENTS` events."""
+        """Pass the event's line in the transcript to `say`, if it has one; after `MAX_EVENTS` events say so and set `stopping`."""
         if (line := transcript_line(event)) is not None:
             self._say(f"{event.t:9.3f}  {getattr(event, 'session', None) or '-':4} {line}")
         if event.n >= MAX_EVENTS and not self.stopping.is_set():

@@ -17,7 +17,10 @@ MAX_KEPT = 1024
 
 @dataclass(frozen=True, slots=True)
 class SentLine:
-    """A command line as it was sent, cut to `MAX_KEPT` octets; `size` is its whole length, its line end included."""
+    """A command line as it was sent (AUTH: without the secret), cut to `MAX_KEPT` octets, without its line end.
+
+    `size` is its whole length, the line end included.
+    """
 
     session: str
     t: float

@@ -14,7 +14,10 @@ _WIDTH = 300
 
 
 def transcript_line(event: AnyEvent) -> str | None:
-    """Return an event of a session as a line, None for an event that is not part of what was said or done."""
+    """Return an event of a session as a line, cut after 300 characters, invisible ones escaped; None for one without a line.
+
+    Without a line are events of what was neither said nor done, and a fault that only gives a reply: the reply has its own.
+    """
     match event:
         case Command():
             text = f"C: {event.line}"
@@ -36,13 +39,13 @@ def transcript_line(event: AnyEvent) -> str | None:
 
 
 def _reply_line(event: Reply) -> str:
-    """Return a reply as one line; of several lines the first and how many follow."""
+    """Return a reply as one line: `S: 250 ok`; of several lines the first and how many follow."""
     more = f" (and {len(event.lines) - 1} lines)" if len(event.lines) > 1 else ""
     return f"S: {event.code or 'unreadable'} {event.lines[0] if event.lines else ''}{more}"
 
 
 def session_transcript(events: Sequence[AnyEvent], session: str) -> tuple[str, ...]:
-    """Return the lines of one session, each with its time in seconds since the listener began."""
+    """Return the lines of one session, given by its name, each with its time in seconds since the listener began."""
     return tuple(
         f"{event.t:9.3f}  {line}"
         for event in events

@@ -2,15 +2,15 @@
 
 Also judges that a message which was given before, and not refused, is taken when its sender transmits it again (SR-TMO-04).
 
-A server, the *primary*, that has a copy stored on another, the *holder*, acknowledges the message in the session in which it was
-given it. If the sender is gone by then, the message is the primary's all the same. `given` is that transaction: MAIL is its event
-`n`, the final dot `dot_n` (None without one), `replies` are its final replies. `receipts` are all transactions that gave one
-message to one server. A `ShadowCopy` has the transaction by which the holder was given the copy, and the `stored_reply` that
-shows that it is stored.
+A server, the *primary*, that has had a shadow copy stored by another, the *holder*, acknowledges the message in the session in
+which the sender gave it the message. If that session has ended by then, the primary remains responsible for the message. `given`
+is the transaction of that session: MAIL is its event `n`, the final dot `dot_n` (None without one), `replies` are its final
+replies. `receipts` are all transactions that gave one message to one server. A `ShadowCopy` has the transaction by which the
+holder was given the copy, and the `stored_reply` that shows that it is stored.
 
-Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
-(`timed=False`: it compares no times). Times are documented seconds, `facts.end_t` is the time of the last event, and
-`facts.slack` is by how much a time may miss a bound.
+Each rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes (`timed=False`: it compares no times). Times are documented seconds, `facts.end_t` is the time of the last event, and
+`facts.slack` is by how much a time may miss a bound. A session is *altered* where a fault changed, added or removed octets in it.
 """
 
 from conformance.history.events import FaultArmed, Reply
@@ -34,9 +34,9 @@ _OWN_TROUBLE = frozenset({421, 452})
 def acknowledged_once_redundant(facts: Facts) -> Finding:
     """Check that a message of which a shadow copy is stored gets a positive final reply in the sender's session.
 
-    421 and 452 are right too, and so is an end of the session that is not the server's (`_find_wrong_end`). Occasions are final
-    replies and wrong ends. Left out are sessions in which a fault acted, servers that stopped before the reply or the end of the
-    session, and transmissions of one message that overlap.
+    Replies 421 and 452 are right too, and so are the ends of a session, and the waits, that `_find_wrong_end` permits. Occasions
+    are final replies and wrong ends. Left out are sessions in which a fault acted, servers that stopped between MAIL and the reply
+    or the end of the session, and what `_transactions_with_stored_copy` leaves out.
     """
     finding = Finding("an acknowledgement in the sender's session once a shadow copy is stored")
     for (primary, name), receipts in facts.given_by_server_and_message.items():
@@ -62,9 +62,9 @@ def acknowledged_once_redundant(facts: Facts) -> Finding:
 
 
 def _n_of_reply_or_close(facts: Facts, given: Transaction) -> int:
-    """Return the number of the final reply to a transaction, or else of the event that closed its session.
+    """Return the number of the first final reply to a transaction, or else of the event that closed its session.
 
-    Where the session is open too, it is the number after the history's last event.
+    Where there is no reply and the session is still open, it is the number after the history's last event.
     """
     return given.replies[0].n if given.replies else facts.end_of_session(given.session)
 
@@ -74,9 +74,9 @@ def _transactions_with_stored_copy(
 ) -> list[tuple[Transaction, ShadowCopy]]:
     """Return those of `receipts` for which a shadow copy was stored before the final reply, each with the first such copy.
 
-    `name` is the message's. The primary surely knows of the copy. Where there is no final reply, a copy counts that was stored
-    before the message was given again. Left out are the listener `delivery`, altered sessions, and receipts that overlap in time:
-    a copy may belong to any of these.
+    `name` is the message's. Only copies count of which the primary surely got the stored reply. Where there is no final reply, a
+    copy counts that was stored before the message was given again. Left out are receipts on the listener `delivery`, those in
+    altered sessions, and those that overlap in time: a copy may belong to any of these.
     """
     copies = [
         copy for copy in facts.trace.copies_of(name)
@@ -99,10 +99,10 @@ def _transactions_with_stored_copy(
 def _find_wrong_end(facts: Facts, given: Transaction, stored: Reply) -> tuple[str, int] | None:
     """Return how the wait for the final reply ended wrongly, in words, and the number of the event that shows it; else None.
 
-    Wrong are a final reply other than 2yz, 421 or 452, a session that the server closed without one, and an open session in which
-    more than `_PROMPT_S` has gone by since `stored`, the reply that shows that a copy is stored. Right are a session that closed
-    before `stored` or that the client or the link closed, one in which 421 came after the dot though not as the final reply, and
-    any wait where a fault was armed on the server's disk.
+    Wrong are a final reply other than 2yz, 421 or 452, a session that the server closed without a final reply, and an open session
+    in which more than `_PROMPT_S` has gone by since `stored`, the reply that shows that a copy is stored. Right are a session that
+    closed before `stored` or that the client or the link closed, one in which 421 came after the dot though not as the final
+    reply, and an open session of a server on whose disk a fault was armed at any time.
     """
     if given.replies:
         reply = given.replies[0]
@@ -125,12 +125,13 @@ def _find_wrong_end(facts: Facts, given: Transaction, stored: Reply) -> tuple[st
 
 @rule("SR-TMO-03")
 def kept_though_sender_lost(facts: Facts) -> Finding:
-    """Check that a server goes on with a message whose sender was lost after its shadow copy was stored.
+    """Check that a server goes on with a message whose sender's session was lost after a shadow copy was stored.
 
-    It is to deliver the message, or try to, for each recipient before it is given the message again. Only losses are judged after
-    which it had more than twice its MessageRetryInterval for that, since a next hop may have failed once before, and only servers
-    that did not stop. A failed connection, a session without mail, and one of its own that a fault broke, count as tries for any
-    recipient behind that hop: their purpose is not seen.
+    The session is lost if the client or the link ended it without a final reply. Before the server is given the message again, it
+    must have delivered it, or tried to, for each recipient. An occasion needs more than twice MessageRetryInterval for that, since
+    a next hop may have failed once before, and a server that did not stop. A message with the same Message-ID that was delivered
+    counts as delivery: the mailbox may have dropped this one as a duplicate. What `_may_have_tried` finds counts as a try for each
+    recipient behind that next hop.
     """
     finding = Finding("delivery of a redundant message whose sender's session was lost")
     normalize = facts.context.normalize_address
@@ -178,7 +179,8 @@ def kept_though_sender_lost(facts: Facts) -> Finding:
 def _may_have_tried(facts: Facts, server: str, hops: set[str], after_n: int) -> bool:
     """Return whether a server turned to one of the next hops `hops` after event `after_n`, and nothing shows for which message.
 
-    It did so by a session without mail of a known message, a connection that failed, or a session in which a fault acted.
+    It did so by a connection that failed, a session in which no mail or mail of an unknown message was sent, or any session in
+    which a fault acted.
     """
     contacts = facts.compute_once(Relaying).hop_connections.get(server, ())
     return (
@@ -194,11 +196,11 @@ def _may_have_tried(facts: Facts, server: str, hops: set[str], after_n: int) -> 
 
 @rule("SR-TMO-04", timed=False)
 def second_transmission_taken(facts: Facts) -> Finding:
-    """Check that a server of 2013 or later takes a message that it was given before and did not refuse.
+    """Check that a server of 2013 or later takes a message that it was given before, whole, and did not refuse.
 
-    It may refuse it as it may refuse any message: it stops (421), has no room (452, 4.3), finds it too large (552), or can make
-    no copy (4.4.0). Left out are the listener `delivery`, altered sessions, transmissions without a reply, and candidates that do
-    not claim `shadow-2013`.
+    The server may refuse the second transmission as it may refuse any message: it stops (421), has no room (452, 4.3), finds the
+    message too large (552), or can make no copy (4.4.0). Left out are the listener `delivery`, altered sessions, transmissions
+    without a reply, and candidates that do not claim `shadow-2013`.
     """
     finding = Finding("acceptance of a message that is transmitted again")
     for (primary, name), receipts in (

@@ -4,10 +4,10 @@ where they were offered (SR-WIR-01, SR-WIR-02).
 The *boundary* of a server is the set of servers that may hold its shadow copies: its DAG, or its Active Directory site.
 *Shadow verbs* are the commands of shadow redundancy, offered by keywords in the reply to EHLO. `n` is an event's number.
 
-Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
-(`timed=False`: it compares no times). `session.keywords` are those of the reply to EHLO, None without one. A command has an
-`operation` if it is a shadow verb; a transaction of kind `shadow` hands over a shadow copy. A session is *altered* where a fault
-changed, added or removed octets in it.
+Each rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes (`timed=False`: it compares no times). `session.keywords` are those of the reply to EHLO, None without one. A command has
+an `operation` if it is a shadow verb; a transaction of kind `shadow` hands over a shadow copy. A session is *altered* where a
+fault changed, added or removed octets in it. A *server under test* is one of the topology's.
 """
 
 from typing import get_args
@@ -31,7 +31,7 @@ _LISTENERS_WITHOUT_VERBS = frozenset({"frontend", "delivery"})
 
 @invariant("shadow-inside-boundary", "SR-BND-01", "SR-BND-02", "SR-BND-05", timed=False)
 def shadow_inside_boundary(context: CheckContext) -> Finding:
-    """Check that servers request, send and query shadow copies only within their boundary, never at themselves.
+    """Check that servers send and request shadow copies, and ask for discard status, only at other servers of their boundary.
 
     Each such command is an occasion. Left out are sessions that the harness opened, sessions with the harness's sinks, and
     sessions with a server of 2010 on either side: there the sender keeps the shadow, and no boundary counts.
@@ -72,7 +72,8 @@ def _shadow_traffic(session: Session) -> list[tuple[str, int]]:
 def shadow_verbs_only_where_offered(context: CheckContext) -> Finding:
     """Check that no frontend or delivery listener offers a shadow verb, and that servers refuse what they did not offer.
 
-    A session in which the server offered any shadow verb is not judged for refusals. Sessions that a fault altered are left out.
+    The offer is judged in each session with such a listener in which EHLO was answered, the refusals on every listener. A session
+    in which the server offered any shadow verb is not judged for refusals. Sessions that a fault altered are left out.
     """
     finding = Finding(
         "shadow verbs are offered on the transport listener only, and refused to clients to which they were not offered"

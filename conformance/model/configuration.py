@@ -7,10 +7,10 @@ the rules about those parameters: they go by the values in force (`Facts.paramet
 
 A candidate that claims only a relay's capabilities is given its configuration by templates, and has none of these parameters.
 
-An *offer* is a `Configured` event: `changes` maps parameters to values (or `listeners.NAME` to limits of that listener),
-`refused` is the server's error text, None when it took the configuration. Each rule judges one recorded history and returns a
-`Finding` of occasions and violations, as `conformance.model` describes (`timed=False`: it compares no times). `n` is an event's
-number; `row` is a requirement's id.
+An *offer* is a `Configured` event: `changes` maps parameters to values (or `listeners.NAME` to limits of that listener), `refused`
+is the server's error text, None when it took the configuration or is down, so that it reads it at its next start. Each rule judges
+one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model` describes
+(`timed=False`: it compares no times). `n` is an event's number; `row` is a requirement's id.
 """
 
 import math
@@ -93,9 +93,10 @@ def configurations_are_checked(facts: Facts) -> Finding:
 
 @rule("SR-CFG-02", timed=False)
 def preference_fits_attempts(facts: Facts) -> Finding:
-    """Check that a server refuses LocalOnly while MaxRetriesForRemoteSiteShadow is above 0, and names both (ruling 8).
+    """Check that servers refuse ShadowMessagePreferenceSetting LocalOnly while MaxRetriesForRemoteSiteShadow is above 0 (ruling 8).
 
-    The rule is apart from the other since its requirement, SR-CFG-02, is a *should*.
+    The refusal has to name both parameters. Other changes of the two must be taken. Servers of 2010 may do either. The rule is
+    apart from `configurations_are_checked` since its requirement, SR-CFG-02, is a *should*.
     """
     return _check_answers(
         facts, "LocalOnly is refused beside remote attempts only, and both are named", is_preference=True
@@ -105,9 +106,10 @@ def preference_fits_attempts(facts: Facts) -> Finding:
 def _check_answers(facts: Facts, expected: str, *, is_preference: bool) -> Finding:
     """Return the finding about the answer to each configuration that was offered to a server.
 
-    `expected` is the finding's sentence. With `is_preference` only SR-CFG-02 is judged, else only SR-CFG-01 and SR-CFG-03. A
-    wrong configuration that is offered while the server is down, and not refused, is judged when the server becomes ready: it
-    must not start with it. A relay without shadow redundancy has no occasions.
+    `expected` is the finding's sentence. With `is_preference` only SR-CFG-02 is judged, else only SR-CFG-01 and SR-CFG-03; a
+    refusal that a problem of the other kind explains is left out. A wrong configuration that is offered while the server is down,
+    and not refused, is judged when the server becomes ready: it must not start with it. Another offer to a server that is down is
+    not judged. A relay without shadow redundancy has no occasions.
     """
     finding = Finding(expected)
     if is_relay_only(facts.context.claims):
@@ -122,7 +124,7 @@ def _check_answers(facts: Facts, expected: str, *, is_preference: bool) -> Findi
             continue
         all_problems = list(_find_problems(facts, event))
         problems = [p for p in all_problems if (p.row == "SR-CFG-02") is is_preference]
-        # what the other rule judges: another problem explains a refusal, and a refusal of this change is for that rule
+        # leave to the other rule: what changes neither parameter of SR-CFG-02, and a refusal that its problems explain
         if (is_preference and not {"ShadowMessagePreferenceSetting", "MaxRetriesForRemoteSiteShadow"} & event.changes.keys()) or (
             event.refused is not None and len(problems) < len(all_problems)
             and (not problems or _is_any_problem_named(all_problems, event.refused))
@@ -156,9 +158,9 @@ def _check_answers(facts: Facts, expected: str, *, is_preference: bool) -> Findi
 
 
 def _add_violation_if_wrong(finding: Finding, offer: Configured, problems: list[_Problem], n: int) -> None:
-    """Add a violation if a configuration that was taken has a problem; event `n` shows that it was taken.
+    """Add a violation if a configuration that was taken, `offer`, has a problem; event `n` shows that it was taken.
 
-    `offer` is the configuration. Without a problem nothing is added.
+    Only the first problem is named. Without a problem nothing is added.
     """
     if problems:
         finding.add_violation(
@@ -169,9 +171,9 @@ def _add_violation_if_wrong(finding: Finding, offer: Configured, problems: list[
 
 
 def _was_running(facts: Facts, offer: Configured) -> bool:
-    """Return whether the server ran when the configuration was offered, so that the answer is its own.
+    """Return whether the server ran when the configuration was offered, so that the server itself answered.
 
-    A server without an earlier state change counts as running.
+    It did not after an action of STOPPING_ACTIONS. A server without an earlier state change counts as running.
     """
     before = [event for event in facts.node_events.get(offer.node, ()) if event.n < offer.n]
     return not before or before[-1].action not in STOPPING_ACTIONS
@@ -228,10 +230,9 @@ def _is_valid_value(name: str, value: JsonValue) -> bool:
 
 
 def _row_of_unjust_refusal(changes: Mapping[str, JsonValue]) -> str:
-    """Return the requirement to blame for the refusal of a right change.
+    """Return the requirement to blame for the refusal of a change in which nothing is wrong, by the parameters in it.
 
-    It is the one whose contradiction the server seems to have seen, by the parameters that were changed; SR-CFG-03 for all
-    others.
+    It is SR-CFG-02 for the preference and the attempts at other sites, SR-CFG-01 for limits of a listener, else SR-CFG-03.
     """
     if {"ShadowMessagePreferenceSetting", "MaxRetriesForRemoteSiteShadow"} & changes.keys():
         return "SR-CFG-02"
@@ -254,5 +255,5 @@ def _letters_and_digits(text: str) -> str:
 
 
 def _format_changes(changes: Mapping[str, JsonValue]) -> str:
-    """Return a change as `name=value, ...`."""
+    """Return the changes of a configuration as `name=value, name=value`."""
     return ", ".join(f"{name}={value}" for name, value in changes.items())

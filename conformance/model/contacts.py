@@ -26,9 +26,10 @@ class Contact:
     """An attempt of one server at a session with another's listener `transport`, from its begin to its end.
 
     It is `failed` where the other did not even accept EHLO, or no connection came about. It is `reached` where the other gave a
-    positive reply to a later command than EHLO, other than QUIT, and the session was not broken off (reset, or closed before QUIT
-    was answered). It is `unclear` otherwise. `n` and `t` are those of the dial if a fault held it back, else of the connection.
-    While the session is open, `end_n` is the number after the history's last event, and `end_t` the time of that event.
+    positive reply to a command other than EHLO, HELO and QUIT, and the session was not broken off (reset, or closed after a QUIT
+    that was not answered). It is `unclear` otherwise. `n` and `t` are those of the dial if a fault held it back, else of the
+    connection or of its failure. While the session is open, `end_n` is the number after the history's last event, and `end_t` the
+    time of that event.
     """
 
     n: int

@@ -5,9 +5,9 @@ harness made it, or what a fault on a link had made of it. `original` is the mes
 with its content, `sent` is the one that is judged: its MAIL is event `n`, its final dot `dot_n`. A transaction of kind `shadow`
 hands over a shadow copy. A `Delivered` event is a message that a sink or mailbox store took for one recipient from its `giver`.
 
-Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
-(`timed=False`: it compares no times). `row` is a requirement's id. A session is *altered* where a fault changed, added or removed
-octets in it.
+Each rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes (`timed=False`: it compares no times). `row` is a requirement's id. A session is *altered* where a fault changed, added
+or removed octets in it.
 """
 
 from conformance.history.events import Delivered, MessageMade
@@ -21,7 +21,7 @@ from conformance.trace.sessions import Transaction
 
 @rule("SR-CRE-06", "RL-CNT-01", timed=False, published="content-unchanged")
 def content_unchanged(facts: Facts) -> Finding:
-    """Check each transmission by a server, and each delivery to a sink: content, reverse-path and recipients.
+    """Check that each transmission by a server, and each delivery to a sink, has the message's content, reverse-path and recipients.
 
     A shadow copy must be for all recipients with which its primary is being given the message; any other transmission may be for
     some. Left out are altered sessions, and transmissions by the harness under a server's name.
@@ -61,8 +61,9 @@ def _compare_transmission(
 ) -> None:
     """Add a violation for each difference between a transmission and the message.
 
-    The content is compared with what the client was given, reverse-path and recipients with `original`. `sent` is the
-    transmission that is judged; a shadow copy must not lack a recipient either.
+    `sent` is the transmission that is judged. Its content is compared with what its client was given, its reverse-path and
+    recipients with `original`. Of the recipients one violation is added at most: for one too many, else for one that a shadow copy
+    lacks.
     """
     assert sent.digest is not None
     assert sent.dot_n is not None
@@ -86,7 +87,7 @@ def _compare_transmission(
 
 
 def _missing_recipients(facts: Facts, shadow: Transaction, transmissions: list[Transaction]) -> set[str]:
-    """Return the recipients that a copy lacks of the message that the primary is being given while it sends the copy.
+    """Return the recipients, normalized, that a copy lacks of the message that the primary is being given while it sends the copy.
 
     The primary may be given several transmissions at the same time, each for other recipients: the copy is of one of them, so the
     smallest difference is returned. It is empty where the primary is given none: a copy of what Safety Net sends again may be for

@@ -18,8 +18,8 @@ Each reason is good for one copy (SR-CRE-09). Where none of them holds, the mess
 `ShadowCopy` is one that the holder stored. `name` is the scenario's name of the message. A primary *promotes* a copy when it
 takes over the message that it held for another.
 
-Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
-(`timed=False`: it compares no times).
+Each rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes (`timed=False`: it compares no times). A session is *altered* where a fault changed, added or removed octets in it.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,8 @@ from conformance.trace.shadows import ShadowCopy
 def copy_while_message_unanswered(facts: Facts) -> Finding:
     """Check that each transmission of a shadow copy begins while the message is unanswered, or for another of the four reasons.
 
-    Only copies by a server that had been given the message before are occasions.
+    Only copies by a server that had been given the message before are occasions. Sessions that the harness opened or a fault
+    altered are left out.
     """
     finding = Finding("a shadow copy is sent while the sender waits, or of what the server took over")
     for name, message in facts.trace.messages.items():
@@ -119,7 +120,7 @@ def _had_reason_to_send_copy(facts: Facts, name: str, sent: Transaction, given: 
     """Return whether the client of a shadow copy had one of the four reasons to send it (see the module's docstring).
 
     `sent` is the copy's transaction, `given` are those by which the client had been given the message before. It had a reason too
-    where there are none, or where one has no reply: a message that lost its reply is the server's (SR-TMO-03).
+    where `given` is empty, or where one of them has no reply: a message that lost its reply is the server's (SR-TMO-03).
     """
     if not given or any(not one.replies or one.replies[0].n > sent.n for one in given):
         return True
@@ -139,10 +140,10 @@ def _events_of_receiving_copy(facts: Facts, name: str, holder: str) -> Iterator[
 
 
 def _events_permitting_another_copy(facts: Facts, primary: str, copies: list[ShadowCopy]) -> Iterator[int]:
-    """Yield the number of each event after which a primary may make a copy again of what it has `copies` of already.
+    """Yield the number of each event after which a primary may make another copy of a message of which it has `copies` already.
 
-    These are stops of the primary or of a holder, commands of an administrator, and steps that resubmit, in the whole history and
-    not in order.
+    These are stops of the primary or of a holder, commands of an administrator, and steps after which messages are sent again, in
+    the whole history and not in order.
     """
     for server in {primary, *(copy.holder for copy in copies)}:
         yield from (e.n for e in facts.node_events.get(server, ()) if e.action in STOPPING_ACTIONS)
@@ -166,7 +167,10 @@ def _events_giving_reason(facts: Facts, name: str, primary: str, copies: list[Sh
 
 
 def _was_accepted_for_all_recipients(facts: Facts, name: str, sent: Transaction, given: list[Transaction]) -> bool:
-    """Return whether each recipient for whom the client was given the message had been accepted by a next hop before `sent`."""
+    """Return whether a next hop had accepted the message before `sent` for each recipient of `given`.
+
+    `sent` is the transaction of a shadow copy, `given` are those by which its client was given the message.
+    """
     normalize = facts.context.normalize_addresses
     wanted = set().union(*(normalize(one.recipients) for one in given))
     done: set[str] = set()

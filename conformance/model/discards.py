@@ -5,9 +5,9 @@ notification in a reply to a query, and `n` and `t` are those of the reply; it n
 delivery status notification (DSN) or a journal report. `name` is the scenario's name of a message. In a `Transaction`, `replies`
 are the final replies, `acceptance` is the first positive one or None, and kind `shadow` hands over a shadow copy.
 
-Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
-(`timed=False`: it compares no times). An occasion is a notification for a stored copy. Left out are messages of which the primary
-had refused every transmission before the notification: such a message needs no copy.
+Each rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes (`timed=False`: it compares no times). An occasion is a notification for a stored copy. Left out are messages of which
+the primary refused every transmission that ended before the notification: such a message needs no copy.
 """
 
 from conformance.history.events import MessageMade
@@ -24,9 +24,9 @@ from conformance.trace.shadows import Discard, ShadowCopy
 def no_discard_before_delivery(context: CheckContext) -> Finding:
     """Check that a primary notifies a holder only when it is done with the message for every recipient of the copy.
 
-    It is done when a next hop has acknowledged the message or a mailbox has it already, or when the message may be given up with
-    no report left to pass on. A report of the message's failure that any server accepted, if only as a shadow copy, counts for
-    all recipients.
+    It is done when a next hop has acknowledged the message or a mailbox has it already (`_done_recipients`), or when the message
+    may be given up with no report left to pass on (`is_given_up_without_report`). A report of the message's failure that any
+    server accepted, if only as a shadow copy, counts for all recipients.
     """
     finding = Finding("no discard notification before all next hops have accepted the message")
     for name, message in context.trace.messages.items():
@@ -55,8 +55,8 @@ def no_discard_before_delivery(context: CheckContext) -> Finding:
 def failures_release_no_other_recipient(facts: Facts) -> Finding:
     """Check that a primary which reported failures for some recipients notifies a holder only when it is done with the others.
 
-    `no_discard_before_delivery` takes any report of a failure for one about all recipients. Without such a report there is no
-    occasion.
+    It is done as in `no_discard_before_delivery`, which takes any report of a failure for one about all recipients. Without such a
+    report there is no occasion.
     """
     finding = Finding("no discard notification while recipients are left that no report names")
     context = facts.context
@@ -86,9 +86,10 @@ def failures_release_no_other_recipient(facts: Facts) -> Finding:
 def reports_are_passed_on_before_release(facts: Facts) -> Finding:
     """Check that a primary notifies a holder only when it has passed on the reports that the message caused.
 
-    Those are its journal report, and the report of a failure. An occasion is a message that has to be journaled, or of which the
-    primary was not done with every recipient (`_done_recipients`). A stored shadow copy of a report does not count as passing the
-    report on here; `no_discard_before_delivery` lets it count.
+    Those are its journal report, and the report of a failure. An occasion is a notification for a message that has to be
+    journaled, or of which the primary was not done with every recipient (`_done_recipients`). A stored shadow copy of a report
+    does not count as passing the report on here; `no_discard_before_delivery` lets it count, and judges a failure without any
+    report.
     """
     finding = Finding("no discard notification before the message's reports were passed on")
     context = facts.context
@@ -124,10 +125,10 @@ def reports_are_passed_on_before_release(facts: Facts) -> Finding:
 
 
 def _is_journaled(context: CheckContext, name: str, discard: Discard) -> bool:
-    """Return whether the primary has to journal the message.
+    """Return whether the primary has to have the message journaled before the notification `discard`.
 
     It has to where the topology has a journal, the message has a Message-ID, and the primary is the first server that was given
-    it.
+    the message.
     """
     given = [t for t in context.trace.transactions_of(name) if t.kind != "shadow" and t.n < discard.n]
     message_id = context.trace.messages[name].message_id
@@ -142,7 +143,8 @@ def _is_journaled(context: CheckContext, name: str, discard: Discard) -> bool:
 def _is_journal_report_sent(context: CheckContext, message_id: str | None, before: int) -> bool:
     """Return whether the journal report of a message was accepted before event `before`, or may have been refused for good.
 
-    It may have been refused where any transaction for the journal's address ended without content and got a 5yz.
+    It may have been refused where any transaction for the journal's address ended without content, and a 5yz came in its session
+    between its MAIL and `before`. `message_id` is that of the message.
     """
     journal = context.normalize_address(context.cell.topology.journal or "")
     refused = any(
@@ -160,8 +162,8 @@ def _is_journal_report_sent(context: CheckContext, message_id: str | None, befor
 def _done_recipients(context: CheckContext, name: str, discard: Discard) -> set[str]:
     """Return the recipients, normalized, for whom the primary had nothing left to do before the notification `discard`.
 
-    A next hop had accepted the message for them, their mailbox had it or an indistinguishable one (same Message-ID and Date), or
-    a message with a null reverse-path was refused for them.
+    A next hop had accepted the message from the primary for them, or their mailbox had it or an indistinguishable one (same
+    Message-ID and Date). Where the message has a null reverse-path, those of `_permanently_refused` are added.
     """
     done: set[str] = set()
     for t in context.trace.transactions_of(name):
@@ -179,10 +181,11 @@ def _done_recipients(context: CheckContext, name: str, discard: Discard) -> set[
 
 
 def _permanently_refused(context: CheckContext, message: MessageMade, discard: Discard) -> set[str]:
-    """Return the recipients of the primary's transactions with a null reverse-path in which a 5yz came before the notification.
+    """Return the recipients, normalized, of the primary's transactions with a null reverse-path that may have been refused for good.
 
-    No report may be made about these (RL-DSN-02). Where a fault altered the session, the recipients are not known: then all those
-    of `message` are returned.
+    A 5yz came in the session between MAIL and the notification; recipients that were accepted are returned too. No report may be
+    made about these (RL-DSN-02). Where a fault altered the session, the recipients are not known: then all those of `message` are
+    added.
     """
     refused: set[str] = set()
     for t in context.trace.transactions:
@@ -196,7 +199,7 @@ def _permanently_refused(context: CheckContext, message: MessageMade, discard: D
 
 
 def _is_failure_reported(context: CheckContext, message: MessageMade, before: int, *, shadows: bool = True) -> bool:
-    """Return whether a report of a message's failure was accepted before event `before`.
+    """Return whether any server accepted a report of a message's failure before event `before`.
 
     With `shadows` a stored shadow copy of the report counts too. The report of a message without a Message-ID is known by the
     address that it goes to.
@@ -210,9 +213,9 @@ def _is_failure_reported(context: CheckContext, message: MessageMade, before: in
 
 
 def _reported_recipients(context: CheckContext, message: MessageMade, before: int) -> set[str]:
-    """Return the recipients, normalized, whose failure a report named that was accepted before event `before`.
+    """Return the recipients, normalized, that reports of failure name, as far as the reports were accepted before event `before`.
 
-    An accepted shadow copy of a report counts too. A report that names no failed recipient may be about all.
+    An accepted shadow copy of a report counts too. A report that names no failed recipient counts for all of them.
     """
     reported: set[str] = set()
     for t in context.trace.reports:
@@ -223,7 +226,7 @@ def _reported_recipients(context: CheckContext, message: MessageMade, before: in
 
 
 def _is_failure_report(message: MessageMade, t: Transaction) -> bool:
-    """Return whether a transaction has a report about a message that may be of a failure (`may_report_failure`).
+    """Return whether a transaction carries a report about a message that may be of a failure (`may_report_failure`).
 
     It is known by the Message-ID that it is about, or, where the message has none, by the message's sender as its recipient.
     """
@@ -236,9 +239,9 @@ def _is_failure_report(message: MessageMade, t: Transaction) -> bool:
 
 
 def _is_message_refused(context: CheckContext, name: str, copy: ShadowCopy, discard: Discard) -> bool:
-    """Return whether the primary refused every transmission of a message to it before the notification.
+    """Return whether the primary refused every transmission of a message to it whose final dot came before the notification.
 
-    False if there was none, or if one has no reply. `copy` says who is the primary.
+    The refusal itself may come later. False if there was no transmission, or if one has no reply. `copy` says who is the primary.
     """
     given = [
         t for t in context.trace.transactions_of(name)

@@ -56,8 +56,9 @@ class DueNotification:
 def delivered_notifications(facts: Facts) -> Mapping[tuple[str, str, str], list[tuple[int, Discard]]]:
     """Return the delivered notifications of each copy: (primary, holder, shadow id) -> pairs (number, notification), in order.
 
-    The number is that of the asking server's next command in the session, which shows that it read the notification. Sessions
-    that a fault altered or held are left out.
+    The number is that of the asking server's next command in the session, which shows that it read the notification. Left out are
+    sessions that a fault altered or held, and notifications after which the primary may have got no command
+    (`_has_got_later_command`).
     """
     found: dict[tuple[str, str, str], list[tuple[int, Discard]]] = defaultdict(list)
     for discard in facts.trace.discards:
@@ -119,7 +120,8 @@ def answered_queries(facts: Facts) -> Mapping[tuple[str, str], list[Query]]:
 def reply_and_discard_list(query: Query) -> tuple[Reply, Operation]:
     """Return the reply to an answered query, and the discard list in it.
 
-    The query must be answered with a list (`Query.is_answered`); AssertionError otherwise.
+    The caller must have seen that the query was answered with a list (`Query.is_answered`). AssertionError where there is no
+    reply, or none with an operation.
     """
     reply = query.exchange.reply
     assert reply is not None
@@ -144,9 +146,10 @@ def shadow_ids_by_primary_and_holder(facts: Facts) -> dict[tuple[str, str], dict
 
 
 def due_notifications(facts: Facts) -> list[tuple[Query, list[DueNotification]]]:
-    """Return the answered queries in whose replies notifications are due that were not delivered before, with these.
+    """Return the answered queries in whose replies notifications are due, each with the notifications that are due.
 
-    Queries come by pair of primary and holder, in order for each pair. A query whose reply need not have any is left out.
+    A notification that was delivered before is not due. Queries come by pair of primary and holder, in order for each pair. A
+    query whose reply need not have any is left out, and so are copies of 2010 and those that are of no message of the scenario.
     """
     due: dict[tuple[str, str], list[DueNotification]] = defaultdict(list)
     for copy in facts.trace.copies:
@@ -223,9 +226,10 @@ def _due_if_certain(facts: Facts, due: DueNotification, query: Query) -> DueNoti
 def _find_due_notification(facts: Facts, copy: ShadowCopy) -> DueNotification | None:
     """Return the notification for a copy if the primary is surely done with the message at some time, None if not.
 
-    The primary is done with a recipient when next hops accepted the message for it as often as copies are known, or may be known,
-    to be stored; the notification is due from the last of these replies. It is None too where the primary may not know of the
-    copy, where redundancy may be off, and where a journal report is due and not surely accepted.
+    The primary is done with a recipient when, since it began to send the first copy, next hops have accepted the message for the
+    recipient as often as there are stored copies of it; the notification is due from the last of these replies. It is None too
+    where the primary may not know of the copy, where redundancy may be off, and where a journal report is due and not surely
+    accepted.
     """
     name, primary = copy.transaction.message or "", copy.primary
     copies = [one for one in facts.trace.copies_of(name) if one.primary == primary and one.transaction.kind == "shadow"]
@@ -251,9 +255,10 @@ def _find_due_notification(facts: Facts, copy: ShadowCopy) -> DueNotification | 
 
 
 def _is_stored_reply_known(facts: Facts, copy: ShadowCopy) -> bool:
-    """Return whether the primary surely read that a copy is stored, before it answered its sender positively.
+    """Return whether the primary surely read that a copy is stored, and not after it had answered its sender positively.
 
-    A message that it was given in no transaction has no sender to answer: then it is enough that it read the reply.
+    A message that it was given in no transaction has no sender to answer: then it is enough that it read the reply. False for a
+    session that the harness opened.
     """
     session = facts.trace.sessions[copy.transaction.session]
     if not facts.is_opened_by_tested_server(copy.primary, session.name) or not was_reply_read_by_client(
@@ -281,9 +286,9 @@ def was_reply_read_by_client(facts: Facts, session: Session, n: int) -> bool:
 
 
 def _done_recipients(facts: Facts, name: str, primary: str) -> Iterator[tuple[str, int, float]]:
-    """Yield each recipient with whom the primary surely is done, normalized, with number and time of the next hop's reply.
+    """Yield each recipient with whom the primary surely is done, normalized, with number and time as of `_last_reply_if_read`.
 
-    The reply accepted the message, or a report about the recipient's failure. A recipient comes once for each such reply.
+    The reply accepted the message `name`, or a report about the recipient's failure. A recipient comes once for each such reply.
     """
     for t in facts.trace.transactions_of(name):
         if t.client == primary and t.kind != "shadow" and (end := _last_reply_if_read(facts, t)) is not None:
@@ -313,7 +318,7 @@ def _last_reply_if_read(facts: Facts, sent: Transaction) -> tuple[int, float] | 
 
 
 def _replies_to_journal_reports(facts: Facts, name: str) -> Iterator[tuple[int, float] | None]:
-    """Yield number and time of the reply that accepted each journal report about a message.
+    """Yield number and time of the reply that accepted each journal report about a message, as of `_last_reply_if_read`.
 
     None is yielded for a report of which it is not certain that the client read such a reply.
     """

@@ -1,7 +1,7 @@
 """Judges what duplicate detection must let pass, and when it forgets (SR-DUP-02 to SR-DUP-07).
 
 A message is a duplicate for a mailbox when one with the same Message-ID and the same instant in its Date was delivered there
-within the *tracking window* (DuplicateTrackingWindow). Every other message that the mailbox's server took is delivered.
+within the *tracking window* (DuplicateTrackingWindow). Every other message that the mailbox's server took must be delivered.
 `duplicates` judges that duplicates are not.
 
 `taken` is the transaction in which the mailbox's server took a message: MAIL is event `n`, the final dot `dot_n` at `dot_t`,
@@ -9,8 +9,8 @@ within the *tracking window* (DuplicateTrackingWindow). Every other message that
 took for one recipient: the store of a mailbox server, or a server of the harness. An `Inspection` is what a node showed when the
 scenario inspected it; its `delivered_to` is the number of entries of duplicate detection. Times are documented seconds.
 
-Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes. Only
-candidates that claim `duplicate-detection` are judged.
+Each rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes. Only candidates that claim `duplicate-detection` are judged.
 """
 
 from collections import defaultdict
@@ -64,9 +64,9 @@ def _longest_window(facts: Facts, server: str, after_n: int, before_n: int) -> f
 def no_other_message_is_a_duplicate(facts: Facts) -> Finding:
     """Check that a mailbox gets each message that its server took and that is no duplicate of one delivered before.
 
-    Occasions are messages that are like one that was delivered: by Message-ID or Date, to another mailbox, before the window, or
-    before the mailbox moved. Only a history whose drain became quiet is judged, at its end. Left out are servers that are down
-    then, and messages that may be missing for another reason.
+    Occasions are messages that resemble one that was delivered: it had the same Message-ID or the same Date only, or was delivered
+    to another mailbox, before the window, or before the mailbox moved. Only a history whose drain became quiet is judged, at its
+    end. Left out are servers that are down then, and messages that `_may_be_missing_for_other_reason`.
     """
     finding = Finding("a message that is no duplicate is delivered")
     drained = facts.trace.events_of(Drained)
@@ -103,8 +103,9 @@ def _check_delivery(
     """Count an occasion if a message is like a delivered one and no duplicate of it; add a violation if it was not delivered.
 
     `taken` is the transaction by which the mailbox's server took the message, `delivered` has all deliveries by mailbox address.
-    As its delivery counts that of the same message by the server's own store within the tracking window, or later by any. Once a
-    mailbox database has moved (`activate`), only what this server itself delivered makes a message a duplicate (SR-DUP-06).
+    The message counts as delivered if one that `_is_same_message` was delivered after its MAIL, or, to the server's own store,
+    less than the tracking window before its final dot. Once a mailbox database has moved (`activate`), only what this server
+    itself delivered makes a message a duplicate (SR-DUP-06).
     """
     assert taken.digest is not None
     assert taken.dot_t is not None
@@ -152,11 +153,12 @@ def _find_likeness(
     delivered: Mapping[str, list[Delivered]],
     window: float | None,
 ) -> tuple[str, str] | None:
-    """Return the row that makes a message no duplicate although it is like a delivered one, and how in words; else None.
+    """Return why a message is no duplicate of one that it resembles, as (requirement's id, words for the sentence); else None.
 
-    None is returned for a duplicate, and for a message that is like none. `same` are the deliveries to this mailbox of messages
-    with the same Message-ID and Date, `delivered` all deliveries by mailbox. `window` is the tracking window in documented
-    seconds; None where a mailbox database has moved: then only what the server itself delivered makes a duplicate.
+    None is returned for a duplicate, and for a message that resembles none delivered before its final dot. `same` are the
+    deliveries to this mailbox of messages with the same Message-ID and Date, `delivered` all deliveries by mailbox. `window` is
+    the tracking window in documented seconds; None where a mailbox database has moved: then only what the server itself delivered
+    makes a duplicate.
     """
     assert taken.digest is not None
     assert taken.dot_t is not None
@@ -193,9 +195,10 @@ def _find_likeness(
 def _may_be_missing_for_other_reason(facts: Facts, taken: Transaction, recipient: str) -> bool:
     """Return whether a message may be missing in a mailbox for another reason than duplicate detection.
 
-    The reasons: a fault altered the session, or the message was not accepted; the server's queue was wiped later; the mailbox
+    The reasons: a fault altered the session, or the message was not accepted; the server's queue was wiped later; a mailbox
     database was moved later (`activate`); any server was given an administrator's command other than `resubmit`, at any time; a
-    later connection may have refused the message for good; a later transaction did not pass it on to the recipient.
+    next hop may have refused the message for good in a later connection; the server named the recipient in a later transaction
+    that may be of this message, and it was not accepted.
     """
     if taken.session in facts.trace.altered_sessions or taken.acceptance is None:
         return True
@@ -248,7 +251,7 @@ def expired_entries_are_cleaned_up(facts: Facts) -> Finding:
 
 
 def _time_in_operation(facts: Facts, inspection: Inspection, interval: float) -> float:
-    """Return the time (documented seconds) by which an inspected server cleaned up what was due `interval` seconds before.
+    """Return the time (documented seconds) by which an inspected server has surely cleaned up what was due `interval` seconds before.
 
     It is the end of the last span of at least `interval` seconds without a stop: the inspection itself, or an earlier stop. The
     background clean-up may begin its interval anew after each start. Without such a span it is the server's first stop, or the

@@ -5,8 +5,9 @@ Duplicate detection goes by Message-ID and Date: a message for a mailbox is drop
 one recipient from its `giver`, the server that handed it over. An `Attempt` is one transmission of a message by the harness's
 sender. `n` is an event's number, `t` its time; times are documented seconds.
 
-Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes.
-`context.slack` is by how much a time may miss a bound. A session is *delayed* where a fault held octets back or slowed them.
+Each rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes. Functions that take a `finding` add to it. `context.slack` is by how much a time may miss a bound. A session is
+*delayed* where a fault held octets back or slowed them, or may have delayed its dial.
 """
 
 from collections import defaultdict
@@ -63,9 +64,9 @@ def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
 def no_duplicate_in_another_form(facts: Facts) -> Finding:
     """Check for the duplicates in mailboxes that `no_duplicate_in_mailbox` does not look for.
 
-    These are messages whose Date fields name one instant in different time zones, and equal messages that a server gives its
-    store at the same time: it knows of either that it is under way, though the store has taken none. Only for candidates that
-    claim `duplicate-detection`.
+    These are messages whose Date fields name one instant in different time zones, and equal messages that a server hands to its
+    store at the same time: it knows that both are under way, though the store has accepted neither. Only for candidates that claim
+    `duplicate-detection`.
     """
     finding = Finding(
         "no mailbox gets a message twice, in whatever time zone its Date is written, nor two equal ones at once"
@@ -90,8 +91,9 @@ def _check_equal_at_once(facts: Facts, finding: Finding, deliveries: list[Delive
     """Add an occasion and a violation for each delivery whose content the giver began to send before the store took an equal one.
 
     `deliveries` are equal messages for one mailbox, in order. Both must be in different sessions of the same giver. Left out are
-    pairs where the giver may have given up the first attempt (SendConnectionInactivityTimeout), and where its node changed its
-    state in between.
+    pairs where SendConnectionInactivityTimeout went by between the begin of the later one's content and its delivery: the giver
+    may have given that attempt up, and made the other in its place. So are pairs where the giver's node changed its state in
+    between.
     """
     for number, second in enumerate(deliveries):
         begun = _begin_of_content(facts, second)
@@ -128,7 +130,7 @@ def _check_group(context: CheckContext, finding: Finding, deliveries: list[Deliv
     """Add a violation for each delivery that repeats an earlier one within the tracking window.
 
     `deliveries` are those of one message to one mailbox, in order. Not counted is a pair where the server may not know of the
-    first. With `zones` only pairs with different Date fields count.
+    first (`_may_not_know_first_delivery`). With `zones` only pairs with different Date fields count. No occasion is counted.
     """
     for number, second in enumerate(deliveries):
         server = second.sink.removesuffix("-store")  # the sink of mbx1 is `mbx1-store`
@@ -169,8 +171,8 @@ def _group_duplicates(context: CheckContext) -> dict[tuple[str, str, str, str], 
 def _may_not_know_first_delivery(context: CheckContext, server: str, first: Delivered, second: Delivered) -> bool:
     """Return whether the server may not know of the first delivery when it makes the second.
 
-    Its queue was wiped in between, or it did not surely see the store's reply, or a fault delayed the session of the second so
-    that the server had opened that session before the first delivery.
+    The server's queue was wiped in between, or the giver of the first did not surely see the store's reply, or a fault delayed the
+    session of the second, which the server had opened before the first delivery.
     """
     wiped = any(
         event.node == server and event.action == "wiped" and first.n < event.n < second.n
@@ -185,8 +187,8 @@ def _is_reply_seen(context: CheckContext, delivery: Delivered) -> bool:
     """Return whether the giver surely knows of a delivery: the store's positive reply passed, and the giver could act on it.
 
     It knows if it sent a later command in the session. Otherwise it may not know where a fault delayed the session, or where it
-    died within `_PROMPT_S` after the reply or earlier in the session. True where the session was not recorded, False without a
-    positive reply.
+    was killed, exited or was paused, earlier in the session or within `_PROMPT_S` after the reply. True where the session was not
+    recorded, False without a positive reply.
     """
     session = context.trace.sessions.get(delivery.session or "")
     if session is None:
@@ -211,7 +213,7 @@ def _is_reply_seen(context: CheckContext, delivery: Delivered) -> bool:
 
 @invariant("no-duplicate-without-cause", "RL-ACK-04")
 def no_duplicate_without_cause(context: CheckContext) -> Finding:
-    """Check that no recipient gets a message more often than its transmissions were acknowledged.
+    """Check that no recipient gets a message more often than the harness's transmissions of it were acknowledged.
 
     A recipient for whom none was acknowledged cannot violate that. Only a cell in which nothing may cause a duplicate
     (`_has_cause`) is judged. `Attempt.accepted` are the recipients whose RCPT was accepted.
@@ -238,8 +240,8 @@ def no_duplicate_without_cause(context: CheckContext) -> Finding:
 def _has_cause(context: CheckContext) -> bool:
     """Return whether anything happened in the cell because of which a message may rightly arrive twice.
 
-    Causes are a node that stopped, a session that broke, a fault, an unanswered transmission, an administrator's command, a step
-    that has messages sent again, and a promotion.
+    Causes are any event of a node but its start and reloads, a session that was reset or that the link closed, a fault that was
+    armed or acted, an unanswered transmission, an administrator's command, a step that has messages sent again, and a promotion.
     """
     trace = context.trace
     disturbed = any(event.action not in ("started", "ready", "reloaded") for event in trace.events_of(NodeEvent))

@@ -22,7 +22,8 @@ well as the stored ones. Servers of 2010 have a rule of their own, by the number
 `sent` is the transmission that is judged (`n` and `t` are those of its MAIL), `name` the scenario's name of its message, `copy` a
 copy that its client holds. A transaction of kind `shadow` hands over a shadow copy. Rulings are those of docs/rulings.md.
 
-The rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes.
+The rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes.
 """
 
 import math
@@ -67,9 +68,9 @@ _GREETINGS = frozenset({"GREETING", "EHLO", "STARTTLS", "AUTH"})
 def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
     """Check that no promotion was too early; each stored shadow copy (not those of 2010) is an occasion.
 
-    A transmission is right if the holder had a reason to promote one of its copies. After a right promotion it is right too,
-    unless an earlier one of the same kind has not failed since then. Transmissions of a holder that has no copy left to promote
-    are not judged.
+    A transmission is right if the holder had a reason to promote one of the copies that it has left to promote (`_may_promote`).
+    After a right promotion a later transmission is right too, if those of the same kind from the promotion on have failed
+    (`_is_first_since`). Other transmissions of a holder that has no copy left to promote are not judged.
     """
     finding = Finding("no shadow is transmitted while its primary was reachable and its database the same")
     for name, message in context.trace.messages.items():
@@ -112,8 +113,8 @@ def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
 def _is_first_since(context: CheckContext, name: str, sent: Transaction, since: int) -> bool:
     """Return whether every earlier transmission of the same kind by the same client has failed, from event `since` on.
 
-    True without one. The transmission at `since` itself counts. A holder passes its own message on once; a copy that it is given
-    meanwhile is no reason to do so twice.
+    True without one. A transmission whose MAIL is event `since` counts. A holder passes its own message on once; a copy that it is
+    given meanwhile is no reason to do so twice.
     """
     for other in context.trace.transactions_of(name):
         if other.client != sent.client or not since <= other.n < sent.n or not _are_of_same_kind(context, sent, other):
@@ -138,7 +139,10 @@ def _are_of_same_kind(context: CheckContext, one: Transaction, other: Transactio
 
 
 def _copies_without_reply(context: CheckContext, name: str, sent: Transaction) -> list[HeldCopy]:
-    """Return the copies whose content the client of `sent` was given before it began `sent`, and to which no reply was seen."""
+    """Return the copies whose content the client of `sent` was given before it began `sent`, and to which no reply was seen.
+
+    `name` is the message of which they are copies; they count as held from their final dot on.
+    """
     return [
         HeldCopy(primary=given.client, holder=given.server, n=given.dot_n, t=given.dot_t)
         for given in context.trace.transactions_of(name)
@@ -148,7 +152,7 @@ def _copies_without_reply(context: CheckContext, name: str, sent: Transaction) -
 
 
 def _may_promote(context: CheckContext, sent: Transaction, copy: HeldCopy) -> bool:
-    """Return whether the holder had one of the three reasons to transmit the copy as its own when it began `sent`."""
+    """Return whether the holder had one of the module docstring's three reasons to transmit the copy as its own when it began `sent`."""
     span = numeric_parameter_at(context, copy.holder, "ShadowResubmitTimeSpan", sent.n)
     absence = sent.t - _last_contact(context, sent, copy)[0]
     return (
@@ -163,7 +167,7 @@ def _was_tried_in_absence(context: CheckContext, sent: Transaction, copy: HeldCo
     """Return whether the holder may have promoted the copy in an earlier absence of the primary, and a try failed since then.
 
     A try is a connection or transmission to the same server and listener as `sent`. An absence is a time of at least `span`
-    seconds (ShadowResubmitTimeSpan) without an answer of the primary, after the holder got the copy.
+    seconds (ShadowResubmitTimeSpan) without an answer of the primary, after the holder got the copy, that an answer ended.
     """
     answers = sorted(t for t in _answer_times(context, copy, sent) if t > copy.t)
     begins = [last + span - context.slack for last, back in pairwise([copy.t, *answers]) if back - last >= span]
@@ -185,10 +189,10 @@ def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> t
     """Return the earliest time from which the holder may count the primary's absence, and what happened then.
 
     The second value are words that follow the primary's name in a sentence. The time is that of the primary's last answer in a
-    session that the holder opened. Where that was before the holder got the copy, it still counts if an attempt of the holder at
-    a session failed in the meantime, or if it was at most one heartbeat (ShadowHeartbeatFrequency) earlier. Else the time is one
-    heartbeat before the holder got the copy, since a holder that keeps its heartbeat has had contact since then; or when it got
-    the copy, where the primary never answered.
+    session that the holder opened (`_answer_times`). Where that was before the holder got the copy, it still counts if an attempt
+    of the holder at a session failed in the meantime, or if it was at most one heartbeat (ShadowHeartbeatFrequency) earlier. Else
+    the time is one heartbeat before the holder got the copy, since a holder that keeps its heartbeat has had contact since then;
+    or when it got the copy, where the primary never answered.
     """
     answered = max(_answer_times(context, copy, sent), default=None)
     if answered is not None and answered >= copy.t:
@@ -230,7 +234,7 @@ def _is_query(command: Command) -> bool:
 
 
 def _failure_times(context: CheckContext, copy: HeldCopy) -> Iterator[float]:
-    """Yield the time of each failed connection of the holder to the primary, and of each session without a 2yz to EHLO.
+    """Yield the time of each failed connection of the holder to the primary, and the begin of each session without a 2yz to EHLO.
 
     Those with any listener of the primary count.
     """
@@ -244,7 +248,8 @@ def _failure_times(context: CheckContext, copy: HeldCopy) -> Iterator[float]:
 def _has_seen_other_database(context: CheckContext, sent: Transaction, copy: HeldCopy) -> bool:
     """Return whether the holder saw, after it got the copy, that the primary's database is not the one it came from.
 
-    Where no name of that database was seen, a wipe of the primary's queue and a later session between the two are enough.
+    Where the holder had seen no name of that database, a wipe of the primary's queue and a session that either of the two opened
+    between the last wipe and `sent` are enough.
     """
     seen = [(n, database) for n, database in _database_names(context, copy) if n < sent.n]
     # the last name before the copy is that of the database from which the copy came

@@ -11,9 +11,10 @@ message to one server. `holders` are the other servers of the primary's boundary
 *silent* where it owed the primary an answer. *Shadow verbs* are the commands of shadow redundancy, offered by keywords in the
 reply to EHLO.
 
-Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes. `row`
-is a requirement's id, times are documented seconds. A session is *altered* where a fault changed, added or removed octets in it,
-and *disturbed* where a fault acted in it or may have delayed its begin.
+Each rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes. Functions that take a `finding` add to it. `row` is a requirement's id, times are documented seconds. A session is
+*altered* where a fault changed, added or removed octets in it, and *disturbed* where a fault acted in it or may have delayed its
+begin.
 """
 
 from conformance.history.events import FaultArmed, Reply
@@ -40,8 +41,8 @@ _OTHER_TROUBLE = frozenset({421, 452, 552})
 def nothing_while_disabled(facts: Facts) -> Finding:
     """Check that a server whose redundancy is off offers, says and grants no shadow verb, and answers without delay.
 
-    Only sessions that began while it was off are judged. Delays are not judged where the disk or the session met a fault. A relay
-    without shadow redundancy is not judged.
+    Verbs are judged in sessions that began while it was off, delays for messages that the server was given and answered while it
+    was off. Delays are not judged where the disk or the session met a fault. A relay without shadow redundancy is not judged.
     """
     finding = Finding("no shadow verb and no delay with ShadowRedundancyEnabled false")
     disabled = {name for name in facts.topology.by_name if _may_be_off(facts, name)}
@@ -66,7 +67,7 @@ def _may_be_off(facts: Facts, server: str) -> bool:
 
 
 def _is_off(facts: Facts, server: str, n: int) -> bool:
-    """Return whether redundancy is off on a server when event `n` happens."""
+    """Return whether redundancy is off on a server just before event `n`."""
     return facts.parameter(server, "ShadowRedundancyEnabled", n) is False
 
 
@@ -74,8 +75,9 @@ def _check_shadow_verbs_said(facts: Facts, finding: Finding, session: Session) -
     """Add a violation for each shadow verb that the client said while its redundancy was off, and for a session without mail.
 
     A session without mail has no other purpose than shadow redundancy if it is with the transport listener of a server that could
-    hold the client's copies, was closed and not disturbed, and the client holds no copies itself. Nothing is judged in a session
-    that began while redundancy was on.
+    hold the client's copies, was closed and not disturbed, has no shadow verb (which is a violation of its own), and the client
+    was never given a copy to hold itself. Each command said meanwhile is an occasion. Nothing is judged in a session that began
+    while redundancy was on.
     """
     is_holder = not facts.is_2010(session.client) and session.server in possible_holders(facts, session.client)
     if (
@@ -162,11 +164,12 @@ def _has_slow_disk(facts: Facts, server: str) -> bool:
 
 @rule("SR-ENA-04", "SR-ENA-03", "SR-ENA-05", "SR-ENA-06", "SR-BND-08", "SR-PRF-07", "SR-TMO-01", "SR-TMO-02")
 def answer_without_copy(facts: Facts) -> Finding:
-    """Check the final reply to each message from outside the boundary, as to whether a shadow copy could be made.
+    """Check that a message is refused with 451 4.4.0 exactly where a shadow copy is mandatory and none could be made.
 
-    Where a copy is mandatory, only messages of which none was stored in time are judged. A message during which a change of one
-    of the two switches was offered is left out, and so are altered sessions, messages without a reply, and candidates that do not
-    claim `shadow-2013`. A message that was refused for want of a copy must not be transmitted either.
+    The final reply to each message from outside the boundary is judged, where a copy is mandatory only if none was stored in time.
+    A message during which a change of one of the two switches was offered is left out, and so are altered sessions, messages
+    without a reply, and candidates that do not claim `shadow-2013`. A message that was refused for want of a copy must not be
+    transmitted either.
     """
     finding = Finding(
         "451 4.4.0 'Message failed to be made redundant' exactly where no copy could be made and one is mandatory"
@@ -214,7 +217,7 @@ def _check_optional(facts: Facts, finding: Finding, given: Transaction, reply: R
 
 
 def _is_for_redundancy(reply: Reply) -> bool:
-    """Return whether a reply refuses a message because it could not be made redundant: by its code 4.4.0, or by its words.
+    """Return whether a reply refuses a message because it could not be made redundant: by its status code 4.4.0, or by its words.
 
     False for a reply that is neither 4yz nor 5yz.
     """
@@ -269,8 +272,8 @@ def _check_mandatory(facts: Facts, finding: Finding, given: Transaction, reply: 
 def _find_missing_attempts(made: dict[bool, int], permitted: PermittedAttempts) -> tuple[bool, int] | None:
     """Return where fewer attempts were made than permitted, and how many are permitted; None where there were enough.
 
-    The first value, as the keys of `made`, is True for servers of other sites and False for those of the own site. Other sites
-    are looked at first.
+    The first value, as the keys of `made` (see `count_attempts`), is True for servers of other sites and False for those of the
+    own site. Other sites are looked at first.
     """
     for remote, most in ((True, permitted.remote), (False, permitted.local)):
         if made[remote] < most:

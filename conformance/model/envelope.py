@@ -1,18 +1,18 @@
 """Judges that the envelope is passed on: recipients of shadow copies, and parameters of MAIL and RCPT in each transmission.
 
-A shadow server may have to deliver the message one day, so its copy says what the message said (SR-CRE-06), and so does what it
-sends when it promotes the copy. What else a server sends, forwarded or sent again, is RL-CNT-01. The parameters are NOTIFY,
-ORCPT, RET and ENVID (RFC 3461 5.2), BODY (RFC 6152), SMTPUTF8 (RFC 6531). SIZE and AUTH are of the one transmission only. A
-parameter can be passed on only where the keyword for it was offered. Two forms of one value are equal: BODY=7BIT and no BODY, an
-ORCPT that names the recipient itself and none (RFC 3461 4.2 lets a relay add one). What is compared is how the server was given
-the message, by a sender or as a copy that it promoted; content and reverse-path against the message as made are judged in
-`content`.
+A shadow server may have to deliver the message one day, so its copy must have the envelope of the message (SR-CRE-06), and so must
+what it sends when it promotes the copy. Whatever else a server sends is judged by RL-CNT-01. The parameters are NOTIFY, ORCPT, RET
+and ENVID (RFC 3461 5.2), BODY (RFC 6152), SMTPUTF8 (RFC 6531). SIZE and AUTH are of the one transmission only. A parameter can be
+passed on only where the keyword for it was offered. Two forms of one value are equal: BODY=7BIT and no BODY, an ORCPT that names
+the recipient itself and none (RFC 3461 4.2 lets a relay add one). A transmission is compared with the transactions by which its
+client was given the message, by a sender or as a copy that it promoted; `content` compares content and reverse-path with the
+message as made.
 
 `sent` is the transaction that is judged, `given` are those by which its client was given the message. In a transaction MAIL is
-event `n`, the final dot `dot_n`; `refused` are the recipients whose RCPT was refused, `recipients` the others; kind `shadow`
-hands over a shadow copy. Each rule judges one recorded history and returns a `Finding` of occasions and violations, as
-`conformance.model` describes (`timed=False`: it compares no times). A session is *altered* where a fault changed, added or
-removed octets in it.
+event `n`, the final dot `dot_n`; `refused` are the recipients whose RCPT was refused, `recipients` the others; kind `shadow` hands
+over a shadow copy. Each rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as
+`conformance.model` describes (`timed=False`: it compares no times). A session is *altered* where a fault changed, added or removed
+octets in it.
 """
 
 from bisect import bisect_left
@@ -47,9 +47,10 @@ Envelope = Mapping[str, frozenset[str]]
 def envelope_is_passed_on(facts: Facts) -> Finding:
     """Check that each transmission has the envelope of a transaction by which its client was given the message before.
 
-    Recipients of shadow copies and parameters are compared; of the recipients of other transmissions `content` judges that they
-    are some of the message's. SR-CRE-06 is blamed for shadow copies, and for what a server has as a copy only. Left out are
-    sessions that a fault altered, on either side, and relays without shadow redundancy: RFC 3461 binds only those that offer DSN.
+    Of a shadow copy recipients and parameters are compared; after a request to send messages again it may be for fewer recipients.
+    Of any other transmission only the parameters are compared: `content` judges its recipients. SR-CRE-06 is blamed for shadow
+    copies, and for what a server has as a copy only. Left out are transmissions where a fault altered their session or one in
+    which the client was given the message, and relays without shadow redundancy: RFC 3461 binds only those that offer DSN.
     """
     finding = Finding("transmissions with the envelope of the message")
     if is_relay_only(facts.context.claims):
@@ -90,11 +91,11 @@ def envelope_is_passed_on(facts: Facts) -> Finding:
 
 @rule("RL-CNT-01", timed=False)
 def other_content_keeps_its_envelope(facts: Facts) -> Finding:
-    """Check the envelope of content that no step has made, such as a message of a conversation written line by line.
+    """Check the envelope of content that is of no message of the scenario, such as that of a conversation written line by line.
 
-    A server passes it on with the reverse-path, the recipients and the parameters of a transaction by which it was handed the
-    same content before (RFC 5321 3.3). Reports are left out, sessions that a fault altered, and relays without shadow redundancy
-    as to parameters: RFC 3461 binds only those that offer DSN.
+    A server passes it on with the reverse-path, the recipients and the parameters of a transaction by which it was handed the same
+    content before (RFC 5321 3.3). Left out are reports and sessions that a fault altered. Of relays without shadow redundancy the
+    parameters are not compared: RFC 3461 binds only those that offer DSN.
     """
     finding = Finding("content of no message of the scenario, with the envelope that came with it")
     handed: dict[tuple[str, str], list[Transaction]] = defaultdict(list)
@@ -115,7 +116,8 @@ def other_content_keeps_its_envelope(facts: Facts) -> Finding:
 def _difference_from_given(facts: Facts, sent: Transaction, given: list[Transaction]) -> str:
     """Return in words what of a transmission's envelope is in none of those with which its client was given the content.
 
-    '' stands for no difference. A relay without shadow redundancy is not judged by the parameters.
+    '' stands for no difference, also where no single one of `given` has all recipients of the transmission: then parameters are
+    not compared. Nor are they for a relay without shadow redundancy.
     """
     normalize = facts.context.normalize_addresses
     if not normalize([sent.sender]) & normalize(one.sender for one in given):
@@ -140,9 +142,10 @@ def _is_ascii(message: MessageMade) -> bool:
 
 
 def _envelope_of(facts: Facts, transaction: Transaction, offered: frozenset[str]) -> Envelope:
-    """Return the recipients and parameters of a transaction.
+    """Return the parameters of MAIL under '', and those of RCPT under each recipient, normalized, up to the final dot.
 
-    A parameter is left out if its EHLO keyword is not in `offered`. A shadow copy has those recipients too that were refused.
+    A parameter is left out if its EHLO keyword is not in `offered`. Recipients that were refused are left out, except of a shadow
+    copy.
     """
     normalize = facts.context.normalize_address
     wanted = {normalize(r) for r in transaction.recipients}
@@ -165,8 +168,8 @@ def _envelope_of(facts: Facts, transaction: Transaction, offered: frozenset[str]
 def _parameters_to_pass_on(line: str, offered: frozenset[str]) -> frozenset[str]:
     """Return the parameters of a MAIL or RCPT line that are to be passed on, as `NAME=VALUE`; unknown ones are left out.
 
-    Names are in capitals, and so are values, except those of ENVID and ORCPT. A parameter is left out if its EHLO keyword is not
-    in `offered`.
+    Names are in capitals, and so are values, except those of ENVID and ORCPT. The values of NOTIFY are sorted. Without a value it
+    is `NAME=`. A parameter is left out if its EHLO keyword is not in `offered`.
     """
     found = set()
     for word in line.partition(">")[2].split():
@@ -184,9 +187,10 @@ def _parameters_to_pass_on(line: str, offered: frozenset[str]) -> frozenset[str]
 
 
 def _format_difference(copy: Envelope, given: Envelope) -> str:
-    """Return in words how the envelope of a transmission, `copy`, differs from the one with which its client was given it.
+    """Return how the envelope `copy` of a transmission differs from `given`: `without NOTIFY=NEVER for <recipient>`.
 
-    The two must differ. A recipient that is missing comes first, then one too many, else the first parameters that differ.
+    The two must differ. A recipient that is missing comes first, then one too many, else the parameters of MAIL or of the first
+    recipient that differ.
     """
     if missing := sorted(set(given) - set(copy)):
         return f"without the recipient {missing[0]}"

@@ -10,9 +10,9 @@ it is surely held (`until_n`, `until_t`; None: to the end). A transaction is of 
 `plain` if it does not; its `n` is the event of MAIL, `dot_n` that of the final dot. `n` is an event's number, times are
 documented seconds. Rulings are those of docs/rulings.md.
 
-Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
-(`timed=False`: it compares no times). `facts.slack` is by how much a time may miss a bound. A session is *altered* where a fault
-changed, added or removed octets in it.
+Each rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes (`timed=False`: it compares no times). Functions that take a `finding` add to it. `facts.slack` is by how much a time may
+miss a bound. A session is *altered* where a fault changed, added or removed octets in it.
 """
 
 from collections import defaultdict
@@ -66,7 +66,8 @@ def _find_tracked(facts: Facts) -> list[HeldInterval]:
 def _until_takeover_without_content(facts: Facts, held: HeldInterval) -> HeldInterval:
     """Return `held`, ended at the holder's first later transaction for a recipient of the copy that broke off before its content.
 
-    Without such a transaction before the end of `held`, it is returned unchanged.
+    The transaction must be, or be taken for, one of the same message (`Relaying.tries`). Without one before the end of `held`,
+    `held` is returned unchanged.
     """
     name, sent = held.copy.transaction.message or "", held.copy.transaction
     tries = facts.compute_once(Relaying).tries
@@ -129,9 +130,10 @@ def alternative_hops(facts: Facts, server: str, primary: str, recipient: str) ->
 def xshadow_offered_to_the_granted(facts: Facts) -> Finding:
     """Check that a 2010 server offers XSHADOW to the servers that are granted it, and to no other client.
 
-    A client is the server that it says to be in EHLO on an externally secured connector, elsewhere once it has authenticated.
-    Left out are altered sessions and replies while shadow redundancy may be off (SR-ENA-02 judges these). A server of 2013 that
-    is granted XSHADOW may be offered it or not: that is not documented.
+    Each EHLO that got a positive reply on the listener `transport` is an occasion. A client is the server that it says to be in
+    EHLO on an externally secured connector, elsewhere once it has authenticated. Left out are altered sessions and replies while
+    shadow redundancy may be off (SR-ENA-02 judges these). A server of 2013 that is granted XSHADOW may be offered it or not: that
+    is not documented.
     """
     finding = Finding("XSHADOW is offered to the servers that are granted it, and to no other")
     names = {name.casefold(): name for name in facts.topology.by_name}
@@ -169,8 +171,9 @@ def _answered_ehlos(session: Session) -> Iterator[tuple[Command, Reply]]:
 def xshadow_used_where_granted(facts: Facts) -> Finding:
     """Check that a 2010 server uses XSHADOW before its mail wherever it is offered and granted, and nowhere else.
 
-    Queries for discard status follow the same rights. After a refusal of XSHADOW the server may go on without it. Left out are
-    altered sessions, those that the harness opened, and mail while redundancy may be off.
+    Queries for discard status follow the same rights. After a refusal of XSHADOW, or of a query, the server may go on without it.
+    Left out are altered sessions, those that the harness opened, those without a positive reply to EHLO, and mail while redundancy
+    may be off.
     """
     finding = Finding("XSHADOW before the mail where it is offered and the session has the right, and nowhere else")
     for session in facts.trace.sessions.values():
@@ -266,10 +269,10 @@ def _shadows_by_holder_and_primary(facts: Facts) -> Mapping[tuple[str, str], lis
 def heartbeat_of_2010(facts: Facts) -> Finding:
     """Check that a holder has a session with the primary, or tries to, in each ShadowHeartbeatTimeoutInterval.
 
-    The interval counts from the end of its last session, from when it got something to ask for, or from its own start. The duty
-    ends with the shadow's expiry (ruling 31), or with what is a reason to take over (SR-E10-08 judges that). An attempt at a
-    primary that is paused is recorded when the holder gives it up: it may have begun as long before as its limit of outbound
-    sessions (ruling 29).
+    The interval counts from the end of its last session or try, from when it got something to ask for, or from its own start. The
+    duty ends when the shadow may expire (ruling 31), and after ShadowHeartbeatRetryCount failed tries in a row, which are a reason
+    to take over (SR-E10-08 judges that). A try while the primary is paused is recorded when the holder gives it up, after
+    SendConnectionInactivityTimeout: it may have begun that much earlier (ruling 29).
     """
     finding = Finding("a session with the primary in every ShadowHeartbeatTimeoutInterval")
     for (holder, primary), shadows in facts.compute_once(_shadows_by_holder_and_primary).items():
@@ -297,7 +300,8 @@ def heartbeat_of_2010(facts: Facts) -> Finding:
 def _merge_times_held(facts: Facts, shadows: list[HeldInterval]) -> list[tuple[int, float, int, float]]:
     """Return the times during which at least one of the shadows is held, overlapping ones merged.
 
-    Each is (number, time) of its begin and (number, time) of its end, in one tuple; a shadow ends when it may expire (ruling 31).
+    Each is a tuple: number and time of its begin, number and time of its end. The time of the end is at most that at which the
+    shadow may expire (ruling 31); its number stays that of the event until which the shadow is held.
     """
     merged: list[tuple[int, float, int, float]] = []
     for one in sorted(shadows, key=lambda held: held.since_n):
@@ -326,9 +330,10 @@ def _check_time_without_session(
 ) -> None:
     """Add a violation if the holder was too long without a session to the primary, between `last` and `following`.
 
-    Too long is more than ShadowHeartbeatTimeoutInterval, `_QUERY_DELAY_S` and `room` (seconds). `pair` is (holder, primary);
-    `last` and `following` are number and time of the end of the last session and of the begin of the next. An interval of that
-    length is an occasion. Times in which the holder did not work, or its redundancy may be off, are left out.
+    Too long is more than ShadowHeartbeatTimeoutInterval, `_QUERY_DELAY_S` and `room` (seconds) together. `pair` is (holder,
+    primary); `last` and `following` are number and time of the end of the last session and of the begin of the next. More than
+    ShadowHeartbeatTimeoutInterval is an occasion. Each event of the holder's node begins the time anew; times in which the holder
+    did not work, or its redundancy may be off, are left out. At most one violation is added.
     """
     holder, primary = pair
     begin_n, begin_t, working = *last, True

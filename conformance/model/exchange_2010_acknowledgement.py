@@ -10,9 +10,9 @@ are the final replies. Its kind is `tracked` if its client keeps the shadow, `pl
 `outcome` is the first digit of the reply that decided; a `HopConnection` is a connection of the server without mail of a known
 message.
 
-Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes.
-`facts.slack` is by how much a time may miss a bound. A session is *altered* where a fault changed, added or removed octets in it,
-and *delayed* where a fault held octets back or slowed them.
+Each rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes. `facts.slack` is by how much a time may miss a bound. A session is *altered* where a fault changed, added or removed
+octets in it, and *delayed* where a fault held octets back or slowed them, or may have delayed its dial.
 """
 
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def _end_of_wait(facts: Facts, sent: Transaction) -> tuple[int, float]:
 
 @rule("SR-E10-03")
 def shadow_keepers_are_acknowledged_at_once(facts: Facts) -> Finding:
-    """Check that a message of which the sender keeps a shadow is answered within `_AT_ONCE_S`, or its session ends."""
+    """Check that a message of which the sender keeps a shadow is answered, or its session ends, within `_AT_ONCE_S` of the final dot."""
     finding = Finding("an acknowledgement at once for a sender that keeps a shadow")
     for sent in _judged_messages(facts):
         if sent.kind != "tracked" or sent.dot_t is None or sent.dot_n is None:
@@ -86,10 +86,11 @@ def shadow_keepers_are_acknowledged_at_once(facts: Facts) -> Finding:
 def acknowledgement_is_withheld(facts: Facts) -> Finding:
     """Check that a message without a shadow at its sender is acknowledged when all next hops have it, or after the delay.
 
-    No acknowledgement may come before that, and none more than `_AT_ONCE_S` later. A recipient is done when a next hop has taken
-    or refused the message for it, or when a mailbox that detects duplicates has one like it already. Only candidates that claim
-    `delayed-acknowledgement` are judged, while shadow redundancy is surely on. Near the end of its session a server may reply
-    early (ruling 32).
+    The delay is MaxAcknowledgementDelay, from the final dot on. No acknowledgement may come before that, and none more than
+    `_AT_ONCE_S` later; a refusal may not come later either. A recipient is done when a next hop has taken or refused the message
+    for it, or when a mailbox that detects duplicates has one like it already (`_find_done_recipients`). Only candidates that claim
+    `delayed-acknowledgement` and messages of the scenario are judged, while shadow redundancy is surely on. Near the end of its
+    session a server may reply early (ruling 32).
     """
     finding = Finding("an acknowledgement when every next hop has the message, or after MaxAcknowledgementDelay")
     if "delayed-acknowledgement" not in facts.context.claims:
@@ -141,18 +142,21 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
 
 
 def _is_session_nearly_over(facts: Facts, sent: Transaction, reply: Reply) -> bool:
-    """Return whether a reply was given in the last tenth of the time for which the server lets the session be open."""
+    """Return whether a reply was given in the last tenth of the time for which the server lets the session be open.
+
+    That time is the least ConnectionTimeout that the listener may have had during the session.
+    """
     session = facts.trace.sessions[sent.session]
     limits = facts.listener_limits_between(session.server, session.listener, session.n, reply.n)
     return reply.t - session.t >= 0.9 * min(float(limit["connection_timeout"]) for limit in limits)
 
 
 def _find_done_recipients(facts: Facts, sent: Transaction, before_n: int, end_t: float) -> dict[str, float]:
-    """Return the recipients for whom a message was passed on or refused before event `before_n`, with the time of such a reply.
+    """Return the recipients, normalized, for whom a message was passed on or refused before event `before_n`, with the time of that.
 
     A message may be refused as a whole, in reply to MAIL. A recipient about whom the server made a report counts as refused. A
-    mailbox that has the same message already needs no other. Of a session after STARTTLS nothing is seen, so all recipients may
-    be done. In a session with a fault the reply may have come late: then the time is `end_t`, that of event `before_n`.
+    mailbox that has the same message already needs no other. Of a session after STARTTLS nothing is seen, so all recipients may be
+    done. In a session with a fault the reply may have come late: then the time is `end_t`, that of event `before_n`.
     """
     assert sent.message is not None
     assert sent.dot_t is not None

@@ -1,14 +1,14 @@
 """Judges when 2010 servers report a message as delivered, and what they do with the report (SR-E10-04, SR-E10-07, SR-E10-13).
 
-In 2010 the sender of a message, the *holder*, keeps its shadow, and the next hop is its *primary*. The primary has passed a
-message on when it was handed it by the holder and its own next hop has acknowledged it for every recipient; what happens further
+In 2010 the sender of a message, the *holder*, keeps its shadow, and the next hop is its *primary*. The primary has *passed on* the
+message that the holder handed to it when its own next hop has acknowledged the message for every recipient; what happens further
 down the chain does not matter. It then names the message in the answer to the holder's next query, once: this is a *discard
 notification* (a `Discard`). That it does so no sooner is judged by `discards`. `n` is an event's number, times are documented
 seconds. Rulings are those of docs/rulings.md.
 
-Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes
-(`timed=False`: it compares no times). `facts.slack` is by how much a time may miss a bound, `facts.end_n` the end of the history.
-A `HeldInterval` (`held`) is a stored shadow, its `copy`, and the event and time until which it is surely held (`until_n`,
+Each rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes (`timed=False`: it compares no times). `facts.slack` is by how much a time may miss a bound, `facts.end_n` the end of the
+history. A `HeldInterval` (`held`) is a stored shadow, its `copy`, and the event and time until which it is surely held (`until_n`,
 `until_t`; None: to the end). A `Processing` is what one server was handed of one message, and what it has passed on. A session is
 *altered* where a fault changed, added or removed octets in it, *held* where a fault kept octets back.
 """
@@ -27,12 +27,12 @@ from conformance.trace.shadows import Discard, Query
 
 @rule("SR-E10-04", "SR-E10-13")
 def delivery_is_reported_in_2010(facts: Facts) -> Finding:
-    """Check that a primary that has passed a message on says so at the holder's next query.
+    """Check that a primary that has passed a message on names its shadow in the answer to the holder's next query.
 
-    Not judged is a query within a second of the delivery, or whose answer leaves something out for want of room: then the next
-    one counts. No occasion is a query so late that the notification has expired, one after the holder took the shadow over or the
-    primary's queue was wiped, and one of a holder that asked before in a session which a fault altered: the answer may have been
-    another than what passed.
+    A query within `COMMIT_TIME_S` of the passing on is skipped, and so is one whose answer leaves something out for want of room:
+    the next one is judged. There is no occasion where the judged query came so late that the notification has expired, after the
+    holder took the shadow over or the primary's queue was wiped, or after another query in a session that a fault altered: the
+    primary may have given an answer other than the one that was recorded.
     """
     finding = Finding("the discard notification in the answer to the first query after delivery")
     queries: dict[tuple[str, str], list[Query]] = defaultdict(list)
@@ -84,8 +84,8 @@ def delivery_is_reported_in_2010(facts: Facts) -> Finding:
 def _find_last_passing_on(facts: Facts, held: HeldInterval) -> tuple[int, float, str] | None:
     """Return number, time and next hop of the last reply with which the primary passed a message on; None where it is not done.
 
-    It is done when every recipient was accepted as often as the primary was handed the message. Where that was before the shadow
-    was stored, number and time are those of the stored reply.
+    The primary is done when every recipient was accepted as often as it was handed the message. Where that was before the shadow
+    was stored, number and time are those of the stored reply. None too for a content that is of no message of the scenario.
     """
     copy = held.copy
     if copy.transaction.message is None:
@@ -99,11 +99,11 @@ def _find_last_passing_on(facts: Facts, held: HeldInterval) -> tuple[int, float,
 
 @rule("SR-E10-07", timed=False)
 def discard_status_is_forgotten_in_2010(facts: Facts) -> Finding:
-    """Check that a 2010 primary reports each shadow id to its holder once.
+    """Check that a 2010 primary reports each shadow id to its holder no more than once.
 
-    It may report again where the session was lost before the holder got a positive reply to a later command, where a fault
-    altered it, or where the primary stopped at once, so that it may have forgotten. Reports in held sessions are left out. Each
-    shadow id that was reported is an occasion.
+    It may report again where the session was lost before the holder got a positive reply to a later command, where a fault altered
+    it, or where the primary stopped within `COMMIT_TIME_S` of the first report, so that it may have forgotten it. Reports in held
+    sessions are left out. Each shadow id that was reported is an occasion.
     """
     finding = Finding("each discard notification once")
     for (primary, shadow_id, holder), discards in facts.discards_by_copy.items():

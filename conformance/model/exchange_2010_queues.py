@@ -5,10 +5,11 @@ keeps the shadow of each tracked message until the primary has reported its deli
 shadow. If the primary fails, the holder *takes over*: it transmits the message again, and queues a notification for the failed
 primary. `n` is an event's number, times are documented seconds. Rulings are those of docs/rulings.md.
 
-Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes.
-`facts.slack` is by how much a time may miss a bound. A `HeldInterval` (`held`) is a stored shadow, its `copy`, and the event and
-time until which it is surely held (`until_n`, `until_t`; None: to the end). An `Inspection` is what a node's queues held when the
-scenario inspected it, by the `kind` of queue. A *contact* is an attempt at a session: `reached`, `failed` or `unclear`.
+Each rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes. Functions that take a `finding` add to it. `facts.slack` is by how much a time may miss a bound. A `HeldInterval`
+(`held`) is a stored shadow, its `copy`, and the event and time until which it is surely held (`until_n`, `until_t`; None: to the
+end). An `Inspection` is what a node's queues held when the scenario inspected it, by the `kind` of queue. A *contact* is an
+attempt at a session: `reached`, `failed` or `unclear`.
 """
 
 from collections import defaultdict
@@ -70,8 +71,9 @@ def queues_of_2010(facts: Facts) -> Finding:
 def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: HeldInterval) -> None:
     """Check that one shadow is in its shadow queue while it is to be kept, and in none once it was reported or must have expired.
 
-    A shadow that was not stored at the inspection, or whose reply the holder may not have read, is not judged. For one that was
-    taken over, `_check_notification` is called.
+    Expiry is judged only of a shadow whose primary has failed (`_has_failed`). A shadow that was not stored at the inspection, or
+    whose reply the holder may not have read, is not judged; any other is an occasion. For one that was taken over,
+    `_check_notification` is called.
     """
     holder, primary, shadow_id = held.copy.holder, held.copy.primary, held.copy.shadow_id
     if held.since_n > inspection.n or not _has_read_reply(
@@ -127,8 +129,8 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
 def _check_notification(facts: Facts, finding: Finding, inspection: Inspection, held: HeldInterval, words: str) -> None:
     """Add a violation if no notification is queued for the primary from which a shadow was taken over.
 
-    Left out are holders that the primary asked for it, or that lost their queue, notifications that expired, and a primary that
-    lost its queue: its new database knows nothing of the shadow. `words` describe the shadow.
+    Left out are holders whose discard status the primary has queried, or that lost their queue, notifications that expired, and a
+    primary that lost its queue: its new database knows nothing of the shadow. `words` describe the shadow.
     """
     holder, primary, shadow_id = held.copy.holder, held.copy.primary, held.copy.shadow_id
     asked = any(
@@ -178,9 +180,10 @@ def _is_shadow_shown(inspection: Inspection, held: HeldInterval) -> bool:
 
 
 def _has_failed(facts: Facts, held: HeldInterval, before_n: int) -> bool:
-    """Return whether the holder of a shadow has surely declared its primary failed before event `before_n`.
+    """Return whether the holder of a shadow must have declared its primary failed before event `before_n`.
 
-    It has if as many of its last contacts in a row as ShadowHeartbeatRetryCount demands did not reach the primary.
+    It must if as many of its last contacts in a row as the greatest possible ShadowHeartbeatRetryCount did not reach the primary,
+    be they `failed` or `unclear`.
     """
     holder, primary = held.copy.holder, held.copy.primary
     needed = facts.possible_parameter_range(holder, "ShadowHeartbeatRetryCount", held.since_n, before_n).greatest
@@ -191,10 +194,10 @@ def _has_failed(facts: Facts, held: HeldInterval, before_n: int) -> bool:
 
 
 def _may_be_taken_over(facts: Facts, held: HeldInterval, before_n: int) -> bool:
-    """Return whether a holder may have taken a shadow over before an event without a transmission that shows it.
+    """Return whether a holder may have taken a shadow over before event `before_n` without a transmission that shows it.
 
-    It may have where two names of the primary's database were seen at any time, or where ShadowHeartbeatRetryCount contacts did
-    not reach the primary and there may be another next hop.
+    It may have where two names of the primary's database were seen at any time, or where at least ShadowHeartbeatRetryCount
+    contacts, in a row or not, did not reach the primary and there may be another next hop.
     """
     holder, primary = held.copy.holder, held.copy.primary
     contacts = [

@@ -12,13 +12,12 @@ or not (ruling 30), a holder that was restarted may go on with its count or not,
 What is taken over goes to another server (SR-E10-10), and stays where there is no other (SR-E10-11, ruling 35). A new
 database of the primary, seen in any session with it, is a reason to transmit at once, to the primary as well (SR-E10-21).
 
-`n` is an event's number, times are documented seconds, and `facts.slack` is by how much a time may miss a bound. Rulings are
-those of docs/rulings.md. A `HeldInterval` (`held`) is a stored shadow, its `copy` with the transaction that was sent, and the
-event and time until which it is surely held (`until_n`, `until_t`; None: to the end). A `PromotedTransmission` is a transmission
-by a holder of what it held as a copy. A *contact* is an attempt at a session, from `n` and `t` to `end_n` and `end_t`: `reached`,
-`failed` or `unclear`. *Hops* are parties to which a message may be passed on. `row` is a requirement's id.
-
-Each rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes.
+`n` is an event's number, times are documented seconds, and `facts.slack` is by how much a time may miss a bound. Rulings are those
+of docs/rulings.md. A `HeldInterval` (`held`) is a stored shadow, its `copy` with the transaction that was sent, and the event and
+time until which it is surely held (`until_n`, `until_t`; None: to the end). A `PromotedTransmission` is a transmission by a holder
+of what it held as a copy. A *contact* is an attempt at a session, from `n` and `t` to `end_n` and `end_t`: `reached`, `failed` or
+`unclear`. *Hops* are parties to which a message may be passed on. `row` is a requirement's id. Each rule judges one recorded
+history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model` describes.
 """
 
 from bisect import bisect_left
@@ -47,7 +46,7 @@ def takeover_has_a_reason(facts: Facts) -> Finding:
     """Check that a holder transmits a shadow again only for a reason, and to another server than the one that failed.
 
     The first transmission of a shadow is judged; those that follow it are tries of the same takeover. It is permitted if any of
-    the shadows that it may be of permits it.
+    the shadows that it may be of permits it. It is left out where one of these is not surely kept (`tracked_shadows`).
     """
     finding = Finding("shadows taken over only after as many failed intervals as are set, or for a new database")
     shadows = {id(held.copy): held for held in tracked_shadows(facts)}
@@ -83,10 +82,10 @@ def takeover_has_a_reason(facts: Facts) -> Finding:
 def _find_forbidding_row(facts: Facts, held: HeldInterval, promotion: PromotedTransmission) -> tuple[str, str] | None:
     """Return the row that forbids a transmission of a shadow, and why in words; None where it is permitted.
 
-    It is forbidden after a discard notification that the holder surely remembers. Otherwise it is permitted if the holder may
-    have seen another database of the primary; if enough attempts had failed, unless it goes to the primary, the holder was not
-    restarted, and the other hops are known (or it is known that there are none); or if it repeats a takeover that was tried in
-    vain before.
+    It is forbidden after a discard notification that the holder surely remembers. Otherwise it is permitted if the holder may have
+    seen another database of the primary; or if enough intervals had failed (`_count_failures`), and it goes to another server. To
+    the primary itself it may go then only if the holder was restarted or the other hops are not known. It is permitted too if it
+    repeats a takeover that was tried in vain before.
     """
     copy, sent = held.copy, promotion.transmission
     holder, primary = copy.holder, copy.primary
@@ -141,10 +140,10 @@ def _database_changes_seen(facts: Facts) -> Mapping[tuple[str, str], list[tuple[
 
 
 def _was_wiped_unseen(facts: Facts, held: HeldInterval, before_n: int) -> bool:
-    """Return whether the primary lost its queue after `held` was stored and no name of the old database was seen before.
+    """Return whether the primary lost its queue between the storing of `held` and event `before_n`, unseen.
 
-    Then the change of database cannot be seen either, and the holder may have noticed it. `before_n` is the event up to which the
-    queue counts as lost.
+    Unseen: no name of the primary's database was seen before `held` was stored. Then the change of database cannot be seen either,
+    and the holder may have noticed it.
     """
     names = facts.database_names_seen.get((held.copy.holder, held.copy.primary), [])
     wiped = any(
@@ -156,9 +155,9 @@ def _was_wiped_unseen(facts: Facts, held: HeldInterval, before_n: int) -> bool:
 def _count_failures(facts: Facts, held: HeldInterval, before_n: int) -> tuple[int, int, int]:
     """Return how many intervals in a row count as failed at event `before_n`, and two numbers of the time before.
 
-    The second value is how many had counted before sessions reset the count, all runs together; the third is the most in one run
-    before such a reset. Each attempt of the holder that failed, or may have, counts if it comes at least an interval after the
-    one before it, or first after a restart of the holder (ruling 28).
+    The second value is how many had counted before sessions reset the count, all runs together; the third is the most in one run.
+    Each attempt of the holder that did not reach the primary counts if it comes at least an interval after the last one that
+    counted, or if it is the first of its run and the holder was started or resumed since the run began (ruling 28).
     """
     holder, primary = held.copy.holder, held.copy.primary
     interval = (
@@ -182,11 +181,11 @@ def _count_failures(facts: Facts, held: HeldInterval, before_n: int) -> tuple[in
 
 @rule("SR-E10-20", "SR-E10-22", "SR-E10-08")
 def takeover_comes_in_time(facts: Facts) -> Finding:
-    """Check that a holder takes its shadows over once their primary has failed, where there is another way for them.
+    """Check that a holder takes its shadows over within `_DECISION_TIME_S` of their primary's failure, where there is another way.
 
-    It has failed for each reading when as many attempts of the holder failed as ShadowHeartbeatRetryCount says, each an interval
-    after the last one, without a session of either of the two in between, and the holder was up all the time. An attempt to pass
-    the shadow on that may have failed counts as a takeover.
+    The primary has failed at the first of `_certain_failures`. An attempt to pass the shadow on that may have failed counts as a
+    takeover. Left out are holders that stop in that time or whose redundancy may be off, shadows that were no longer held at the
+    failure, and those whose holder saw another database of the primary in time.
     """
     finding = Finding("shadows taken over once their primary has failed")
     for held in tracked_shadows(facts):
@@ -235,9 +234,10 @@ def _was_report_sent_again(facts: Facts, held: HeldInterval, until_t: float) -> 
 
 
 def _certain_failures(facts: Facts, held: HeldInterval) -> Iterator[tuple[int, float]]:
-    """Yield number and time of each attempt of the holder by which the primary has failed under every reading of the documents.
+    """Yield number and time of the end of each attempt by which the primary has failed under every reading of the documents.
 
-    A session of either of the two, and a stop or start of the holder, begin the count anew.
+    Attempts of the holder count that failed, each at least an interval after the one before; ShadowHeartbeatRetryCount of them are
+    a failure. A session of either of the two, an unclear attempt of the holder, and a stop or start of it, begin the count anew.
     """
     holder, primary = held.copy.holder, held.copy.primary
     own = facts.contacts_by_client_and_server.get((holder, primary), ())
@@ -262,8 +262,8 @@ def _certain_failures(facts: Facts, held: HeldInterval) -> Iterator[tuple[int, f
 def _has_failed_attempt(facts: Facts, held: HeldInterval, hops: set[str], after_n: int, until_t: float) -> bool:
     """Return whether the holder tried to pass its shadow to one of `hops` after event `after_n` and by `until_t`, in vain.
 
-    Such an attempt is a connection that failed or that a fault kept, a session without mail, or a message that was not accepted
-    and is the shadow's, or that was not seen whole. Then nothing else shows that the holder took the shadow over.
+    Such an attempt is a connection that failed or on whose dial a fault acted, a session without mail, or a transaction that was
+    not accepted and is of the shadow's message or of an unknown one. Then nothing else shows that the holder took the shadow over.
     """
     holder = held.copy.holder
     dials: list[ConnectFailed | FaultFired] = [*facts.trace.events_of(ConnectFailed)]
@@ -286,7 +286,8 @@ def _has_failed_attempt(facts: Facts, held: HeldInterval, hops: set[str], after_
 def new_database_is_noticed_in_2010(facts: Facts) -> Finding:
     """Check that a holder transmits its shadows within `_AT_ONCE_S` when it sees that their primary has another database.
 
-    An attempt that may have failed counts too. Left out are holders that stop in that time, or whose redundancy may be off.
+    An attempt that may have failed counts, to the primary too. Left out are holders that stop in that time, or whose redundancy
+    may be off.
     """
     finding = Finding("shadows transmitted again as soon as a new database of their primary is seen")
     for held in tracked_shadows(facts):

@@ -10,7 +10,8 @@ is not known from when time counts: these are left out.
 is one mail transaction: MAIL is event `n` at time `t`, the final dot `dot_n` at `dot_t`, `replies` are the final replies,
 `acceptance` is the first positive one or None. `name` is the scenario's name of a message.
 
-The rule judges one recorded history and returns a `Finding` of occasions and violations, as `conformance.model` describes.
+The rule judges one recorded history and returns a `Finding` of occasions (chances to fail) and violations, as `conformance.model`
+describes.
 """
 
 import math
@@ -53,9 +54,10 @@ def expires_in_time(facts: Facts) -> Finding:
     """Check of each message that only met with transient failures that it expires with a report, and not too early.
 
     A violation is a report that comes too early, an attempt to pass the message on after `_latest_expiry`, and no report by then,
-    whether or not one comes later. A message with a null reverse-path has no report, nor has a recipient with a NOTIFY without
-    FAILURE, such as NEVER (RFC 3461 4.1). A message that a next hop accepted in time is no occasion. Only candidates that claim
-    `shadow-2013` are judged.
+    whether or not one comes later. A missing or late report is excused where the server may have been trying to send it
+    (`_may_be_reporting`), a late one also by a long session (`_is_kept_waiting`). No report is due for a message with a null
+    reverse-path, nor for a recipient with a NOTIFY without FAILURE, such as NEVER (RFC 3461 4.1). A message that a next hop
+    accepted in time is no occasion. Only candidates that claim `shadow-2013` are judged.
     """
     finding = Finding("a message expires with a report after MessageExpirationTimeout")
     if "shadow-2013" not in facts.context.claims:
@@ -119,10 +121,10 @@ def expires_in_time(facts: Facts) -> Finding:
 
 
 def _queued_messages(facts: Facts) -> Iterator[QueuedMessage]:
-    """Yield the messages of servers of 2013 and later that have met, for a recipient, with transient failures and nothing else.
+    """Yield the messages of servers of 2013 and later that have met with transient failures and nothing else, once for each recipient.
 
     A next hop may have accepted the message after these. Left out are messages that a server was handed more than once, or as a
-    shadow copy, and those that cannot be distinguished from others of the same sender.
+    shadow copy, those that came in an altered session, and those that cannot be distinguished from others of the same sender.
     """
     tries = facts.compute_once(_transmissions_by_server_and_recipient)
     for name, message in facts.trace.messages.items():
@@ -182,7 +184,7 @@ def _transmissions_by_server_and_recipient(facts: Facts) -> dict[tuple[str, str]
 
 
 def _have_failed_transiently(facts: Facts, server: str, since_n: int, tries: list[Transaction]) -> bool:
-    """Return whether each of the attempts `tries` was answered 4yz, and the server was answered 5yz in no session.
+    """Return whether each of the attempts `tries` was answered 4yz and not accepted, and the server was answered 5yz in no session.
 
     A 4yz counts after the attempt's MAIL in its session, a 5yz after event `since_n`.
     """
@@ -231,8 +233,8 @@ def _latest_expiry(facts: Facts, queued: QueuedMessage, timeout: float) -> float
     """Return the time by which a message must have expired, with its report sent; None where that cannot be said.
 
     The message lives for `timeout` documented seconds since it was handed over, or until the server works again after that; one
-    retry interval and `_PROMPT_S` are added. None is returned where the server did not work at that time, or lost its queue
-    before.
+    retry interval and `_PROMPT_S` are added. None is returned where the server does not work until such a time, or lost its queue
+    before it.
     """
     retry = max(
         facts.parameter_numbers_between(queued.server, "MessageRetryInterval", queued.handed_n, facts.end_n),
@@ -271,9 +273,10 @@ def _may_be_reporting(facts: Facts, server: str, since_t: float, until_t: float)
 
 
 def _is_kept_waiting(facts: Facts, server: str, since_t: float, until_t: float) -> bool:
-    """Return whether, at some time between two times, the server was in a session that lasted for longer than `_PROMPT_S`.
+    """Return whether, at some time between two times, the server had a session open that lasted for longer than `_PROMPT_S`.
 
-    A message does not expire while it is being sent, and a server may open only so many sessions at a time.
+    Sessions of `_mail_sessions` count; one that is open at the end of the history counts however short it is. A message does not
+    expire while it is being sent, and a server may have a limit for its sessions.
     """
     return any(
         session.t <= until_t
@@ -283,7 +286,7 @@ def _is_kept_waiting(facts: Facts, server: str, since_t: float, until_t: float) 
 
 
 def _mail_sessions(facts: Facts, server: str) -> Iterator[Session]:
-    """Yield the sessions that a server opened itself, without those for shadow copies and discard status."""
+    """Yield the sessions that a server opened itself and in which no command was one of shadow redundancy."""
     for (client, _), sessions in facts.sessions_by_client_and_server.items():
         if client == server:
             yield from (

@@ -154,9 +154,9 @@ class Facts(ParameterFacts):
 
     @cached_property
     def given_by_server_and_message(self) -> Mapping[tuple[str, str], list[Transaction]]:
-        """The transactions in which a server under test was given a whole message, by server and message's name.
+        """The transactions in which a server under test was given a whole message: (server, message's name) -> transactions in order.
 
-        They are in order. Shadow copies are left out; a refused message is not.
+        Shadow copies are left out; a message that the server refused is not.
         """
         found: dict[tuple[str, str], list[Transaction]] = defaultdict(list)
         for given in self.trace.transactions:
@@ -175,9 +175,10 @@ class Facts(ParameterFacts):
 
     @cached_property
     def copy_transactions_by_holder(self) -> Mapping[str, list[Transaction]]:
-        """The transactions by which each server was given a shadow copy that it stored, or may have stored.
+        """The transactions by which each server was given a shadow copy that it stored, or may have stored, in order of their MAIL.
 
-        It may have stored a copy to which no final reply was seen.
+        It may have stored a copy to which no final reply was seen. A server under test without such copies has an empty list, or
+        no key if it was the server of no transaction.
         """
         return {
             server: [g for g in given if g.kind == "shadow" and g.dot_n is not None and (g.acceptance or not g.replies)]
@@ -228,7 +229,7 @@ class Facts(ParameterFacts):
 
     @cached_property
     def deliveries_by_id(self) -> Mapping[str, list[Delivered]]:
-        """The deliveries to sinks of each Message-ID, in order; contents without a Message-ID are left out."""
+        """The deliveries to sinks and mailbox stores of each Message-ID, in order; contents without a Message-ID are left out."""
         found: dict[str, list[Delivered]] = defaultdict(list)
         for event in self.trace.events_of(Delivered):
             if event.digest.message_id is not None:
@@ -259,9 +260,11 @@ class Facts(ParameterFacts):
         return [self._held_interval(copy, promoted.get(id(copy))) for copy in self.trace.copies]
 
     def _held_interval(self, copy: ShadowCopy, promotion: Transaction | None) -> HeldInterval:
-        """Return the time during which a copy is surely held.
+        """Return the time during which a copy is surely held, from its stored reply to the first event that may end it.
 
-        `promotion` is the first transmission of the copy's message by its holder, None without one.
+        That is the first notification for the copy after its MAIL, a wipe of the holder's queue after the stored reply, or the
+        begin of the session of `promotion`. `promotion` is the first transmission of the copy's message by its holder, None
+        without one.
         """
         stored = copy.stored_reply.n
         notified = self.discards_by_copy.get((copy.primary, copy.shadow_id, copy.holder), ())

@@ -134,9 +134,9 @@ def _attempts_with_outcome(
 ) -> list[tuple[float, str]]:
     """Return the attempts of a server to reach a next hop for an address, sorted by time: when each began, and how it ended.
 
-    The end is `failed`, `refused` or `worked`, as `_outcome_for_address` has it; a connection that could not be opened has
-    `failed`, and the time at which that was seen. With `message`, attempts that were seen to be about another message are left
-    out.
+    The end is `failed`, `refused` or `worked`, as `_outcome_for_address` has it; sessions for which it has '' are left out. A
+    connection that could not be opened has `failed`, and the time at which that was seen. With `message`, attempts that were seen
+    to be about another message are left out.
     """
     hops = {hop.removesuffix(".delivery") for hop in context.cell.topology.next_hops(server, address)}
     found = [(e.t, "failed") for e in context.trace.events_of(ConnectFailed) if e.client == server and e.server in hops]
@@ -153,10 +153,10 @@ def _outcome_for_address(
 ) -> str:
     """Return how a session ended for an address: `worked`, `refused` or `failed`; '' if nothing shows that it was an attempt.
 
-    `worked`: a final reply accepted the message for the address. `refused`: a command or the content got 5yz; of MAIL, 550 or
-    more. `failed`: one got 4yz, or a fault fired in the session (`broken`). Only transactions count that may be for the address,
-    and with `message`, that may be about that message. One without recipients may be for the address if its reverse-path is
-    `sender`. In a session without transactions every reply counts.
+    `worked`: a final reply accepted the message for the address. Else `refused`: a command or the content got 5yz; of MAIL, 550 or
+    more. Else `failed`: one got 4yz, or a fault fired in the session (`broken`). Only transactions count that may be for the
+    address, and with `message`, that may be about that message. One without recipients may be for the address if its reverse-path
+    is `sender`. In a session without transactions every reply counts.
     """
     normalize, normalize_all = context.normalize_address, context.normalize_addresses
     wanted = normalize_all((address,))

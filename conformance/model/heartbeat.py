@@ -130,8 +130,9 @@ def _times_of_duty(facts: Facts, pair: ShadowPair) -> Iterator[tuple[int, float,
 def _check_gap(facts: Facts, finding: Finding, pair: ShadowPair, last: Wait, following: Wait) -> None:
     """Add a violation if the holder left the primary alone for too long, from the end of wait `last` to the begin of `following`.
 
-    Too long is more than ShadowHeartbeatFrequency, plus the time for which a silent primary (SendConnectionInactivityTimeout) or
-    a session that the primary cut off (its limit for idle sessions) may hide what the holder did. A gap of half
+    Too long is more than ShadowHeartbeatFrequency. Where the next attempt failed or the primary may have been silent, the holder's
+    SendConnectionInactivityTimeout is added, since an attempt is recorded when it ends. Else, after a session that the primary cut
+    off, the primary's limit for idle sessions is added, since the holder may notice that late. A gap of half
     ShadowHeartbeatFrequency or more is an occasion.
     """
     since_n, since_t = last.until_n, last.until_t

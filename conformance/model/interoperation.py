@@ -28,7 +28,8 @@ from conformance.trace.sessions import Transaction
 def no_xshadow_for_2010(facts: Facts) -> Finding:
     """Check each session that a 2010 server has as client of a later one: no XSHADOW is offered, and the client tracks no mail.
 
-    That mail is tracked is judged only in sessions that the 2010 server opened itself. Altered sessions are left out.
+    That mail is tracked is judged only in sessions that the 2010 server opened itself. Altered sessions, and those in which no
+    EHLO got a positive reply, are left out.
     """
     finding = Finding("no XSHADOW between a server of 2010 and a later one")
     for (client, server), sessions in facts.sessions_by_client_and_server.items():
@@ -55,7 +56,8 @@ def nothing_resubmitted_to_2010(facts: Facts) -> Finding:
     """Check that no server of 2013 or later sends a 2010 server again what it was done with when a resubmission was asked for.
 
     It was done with a recipient once a next hop had accepted the message, or once it was notified that it may discard its shadow
-    copy. The occasions are the accepted transmissions to 2010 servers before the first request: such a message may be sent again.
+    copy. The occasions are the accepted transmissions to 2010 servers before the first request: such a message could be sent again
+    in error.
     """
     finding = Finding("nothing from Safety Net for a server of 2010")
     requests = [e.n for e in facts.trace.events_of(CommandRun) if e.command == "resubmit" and e.failed is None]
@@ -89,8 +91,9 @@ def nothing_resubmitted_to_2010(facts: Facts) -> Finding:
 def _was_done(facts: Facts, name: str, sent: Transaction, request: int) -> bool:
     """Return whether the client of transmission `sent` was done with all its recipients before event `request`.
 
-    False if it was given message `name`, or a shadow copy of it, again after that and before `sent`; and for a transmission
-    without recipients.
+    A next hop accepted the message for them in a session in which no fault acted, or the client was notified that it may discard
+    its copy. False if the client was given message `name`, or a shadow copy of it, again after it was done with the first of them
+    and before `sent`; and for a transmission without recipients.
     """
     client, normalize = sent.client, facts.context.normalize_addresses
     since: dict[str, int] = {}

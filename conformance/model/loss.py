@@ -136,8 +136,9 @@ def _check_restarts(context: CheckContext, finding: Finding) -> None:
 def _need_not_arrive(context: CheckContext, message: MessageMade, recipient: str) -> bool:
     """Return whether a message need not be delivered to a recipient.
 
-    That is so if its sender got a failure report for the recipient, if a message that a server may take for the same one was
-    delivered to that mailbox, or if it has a null reverse-path, so that no report is due, and was refused with 5yz.
+    That is so if a failure report was delivered to its sender that names the recipient, or that has the action `failed` and names
+    none; if a message that a server may take for the same one was delivered to that mailbox; or if it has a null reverse-path, so
+    that no report is due, and was refused with 5yz.
     """
     address = context.normalize_address(recipient)
     for event in context.trace.events_of(Delivered):
@@ -170,7 +171,10 @@ def _is_permanently_refused(context: CheckContext, address: str) -> bool:
 
 
 def _is_answered_by_link(context: CheckContext, attempt: Attempt) -> bool:
-    """Return whether a fault made the link answer in the attempt's session, in place of the server, before the attempt ended."""
+    """Return whether a fault made the link answer in the attempt's session, in place of the server, before the attempt ended.
+
+    Then a positive reply need not be an acknowledgement by the server.
+    """
     return any(
         fault.action == "answer"
         and fault.session is not None
@@ -183,8 +187,9 @@ def _is_answered_by_link(context: CheckContext, attempt: Attempt) -> bool:
 def _are_all_queues_lost(context: CheckContext, attempt: Attempt, recipient: str) -> bool:
     """Return whether every server that had to have the message for a recipient was wiped after it accepted it (SR-BND-09).
 
-    A server has to have it from when it accepted it or a shadow copy of it. It need not any more once it has given it to another
-    server under test, which accepted it, and keeps no shadow copy of it. Copies do not count whose holder was switched off later.
+    A server has to have the message from when it accepted the message or a shadow copy of it. It is free of that once another
+    server under test accepted the message from it, unless it keeps a shadow copy of what it sent (2010). A shadow copy does not
+    count if its holder switched shadow redundancy off later. `attempt` is the transmission that was acknowledged.
     """
     trace, address = context.trace, context.normalize_address(recipient)
     own = [trace.accepted_since(t) for t in trace.transactions_of(attempt.message) if t.session == attempt.session]

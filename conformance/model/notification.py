@@ -63,9 +63,9 @@ def only_the_askers_notifications(facts: Facts) -> Finding:
 
 
 def _query_n(facts: Facts, discard: Discard) -> int:
-    """Return the number of the query that a notification answers, or that of the notification's reply where none is found.
+    """Return the number of the query whose reply has a notification, or the reply's own number where the query is not found.
 
-    A primary that ends after the query may not know that the notification was read.
+    A caller looks for stops of the primary from then on: one that stops after the query may not know that its reply was read.
     """
     exchanges = facts.trace.sessions[discard.session].exchanges
     return next((x.command.n for x in exchanges if x.reply is not None and x.reply.n == discard.n), discard.n)
@@ -131,9 +131,9 @@ def list_is_right(facts: Facts) -> Finding:
 
 
 def _check_asked_again(facts: Facts, finding: Finding, query: Query) -> None:
-    """Add a violation where the asking server ended the session with QUIT, without another query, though notifications were left.
+    """Add a violation where the asking server ended the session with QUIT and without another query after `query`.
 
-    `query` is the one whose reply said so.
+    The reply to `query` said that notifications were left.
     """
     later = [x.command for x in facts.trace.sessions[query.session].exchanges if x.command.n > query.n]
     if (
@@ -244,7 +244,7 @@ def lost_notification_repeated(facts: Facts) -> Finding:
 
 
 def _is_notification_lost(facts: Facts, discard: Discard, query: Query) -> bool:
-    """Return whether the session of a notification had ended before a query, with no further command and unaltered by a fault."""
+    """Return whether a notification's session had ended before `query`, with no command after it; False for an altered session."""
     closed = facts.trace.sessions[discard.session].closed
     if closed is None or closed.n > query.n or discard.session in facts.trace.altered_sessions:
         return False
@@ -255,9 +255,9 @@ def _is_notification_lost(facts: Facts, discard: Discard, query: Query) -> bool:
 def unasked_notifications_deleted(facts: Facts) -> Finding:
     """Check that a primary deleted a notification that was queued, and not asked for, for ShadowMessageAutoDiscardInterval.
 
-    Both count: the age of the notification, and the time since the holder asked last; `_CLEAN_UP_S` is added to each, and a
-    primary that was started later has that long too. The other side, a notification that is deleted too early, is judged by
-    `notified_when_done`.
+    It must be gone when its age, and the time since the holder asked last (or since the cell began), are both longer than that and
+    `_CLEAN_UP_S` together; a primary that was started since then has `_CLEAN_UP_S` after its start too. A notification that was
+    deleted too early is judged by `notified_when_done`.
     """
     finding = Finding("a notification that no server asks for is deleted after ShadowMessageAutoDiscardInterval")
     last_asked: dict[tuple[str, str], float] = {}

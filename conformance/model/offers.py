@@ -133,7 +133,8 @@ def _check_reply(finding: Finding, session: Session, exchange: Exchange, reply: 
 def _check_goes_on(facts: Facts, finding: Finding, session: Session) -> None:
     """Add a violation where the server ended the session on its own right after it had refused a shadow verb.
 
-    The occasions are sessions whose last reply to a command refused a shadow verb.
+    The occasions are sessions whose last reply to a command refused a shadow verb. A disturbed session is no violation, nor is one
+    whose server was stopped meanwhile.
     """
     last = next((x for x in reversed(session.exchanges) if x.reply is not None), None)
     if last is None or last.command.verb not in _VERBS or last.reply is None or last.reply.code not in _REFUSALS:
@@ -168,7 +169,8 @@ def _is_well_formed(line: str) -> bool:
 def _is_out_of_order(session: Session, command: Command) -> bool:
     """Return whether a verb comes before an accepted EHLO, inside a mail transaction, or a second time after it was granted.
 
-    The last is about XSHADOWREQUEST and XSHADOW only: queries may be repeated.
+    The last is about XSHADOWREQUEST and XSHADOW only: queries may be repeated. A transaction counts from an accepted MAIL until RSET or
+    EHLO is accepted, or DATA gets 354.
     """
     before = [x for x in session.exchanges if x.command.n < command.n]
     greeted = any(x.command.verb == "EHLO" and x.reply is not None and x.reply.code == 250 for x in before)

@@ -18,7 +18,11 @@ from conformance.trace.finding import Finding
 
 @rule("SR-BIF-02", timed=False)
 def own_mailboxes_get_their_mail(facts: Facts) -> Finding:
-    """Check that a server gives a message for a mailbox of its own to its store, and to no other server under test."""
+    """Check that a server gives a message for a mailbox of its own to its store, and to no other server under test.
+
+    Each transmission with such a recipient, refused ones included, is an occasion, up to the first redirection of queues or move of
+    a mailbox database (`end_of_judgement`). Shadow copies, and sessions that the harness opened, are left out.
+    """
     finding = Finding("mail for a server's own mailboxes given to its mailbox store")
     sites, end = SiteMap.of(facts), end_of_judgement(facts)
     for name, message in facts.trace.messages.items():

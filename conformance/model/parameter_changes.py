@@ -77,7 +77,7 @@ class ParameterChanges:
         return [*values, value]
 
     def possible_range(self, server: str, name: str, after_n: int, before_n: int) -> ParameterRange:
-        """Return the least and the greatest number that a parameter may have been between two events.
+        """Return the least and the greatest number that a parameter may have been between two events, both included.
 
         The documented default takes the place of a value that is not a number: the server should have refused that value.
         """

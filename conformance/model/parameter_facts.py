@@ -5,9 +5,10 @@ topology, from configurations that were offered to the server while the cell ran
 refuse a configuration; then its value does not change. A *listener* is a receive connector, such as `transport`, with limits of
 its own.
 
-`n` is an event's number in the history; `after_n` and `before_n` exclude these two events, except in `possible_...` and
-`may_be_off`, which include them. `Facts` (`conformance.model.facts`), which every rule of the model gets, inherits these facts.
-Nothing here decides whether something was right, reads a file or waits.
+`n` is an event's number in the history. `is_change_offered_between` looks between events `after_n` and `before_n`, these two
+excluded; all other functions with these parameters include them. A change is *under way* from its offer to the server's answer;
+meanwhile the old and the new value are possible. `Facts` (`conformance.model.facts`), which every rule of the model gets,
+inherits these facts. Nothing here decides whether something was right, reads a file or waits.
 """
 
 from functools import cached_property
@@ -50,15 +51,18 @@ class ParameterFacts(ServerFacts):
         )
 
     def parameter_numbers_between(self, server: str, name: str, after_n: int, before_n: int) -> list[float]:
-        """Return those values that a parameter may have had between two events that are numbers: documented seconds, or counts."""
+        """Return the numbers, documented seconds or counts, that a parameter may have been from one event to another, both included.
+
+        The oldest comes first. Values that are not numbers are left out; [] if none is one.
+        """
         values = self.possible_parameter_values(server, name, after_n, before_n)
         return [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
 
     def listener_limits(self, server: str, listener: str, n: int) -> dict[str, float]:
         """Return the limits of a receive connector in force at event `n`: limit's name -> documented seconds.
 
-        The limits are `connection_timeout` and `connection_inactivity_timeout`. `listener` names the connector, such as
-        `transport` (SR-TMO-06, SR-TMO-07).
+        The limits are `connection_timeout` and `connection_inactivity_timeout`; while a change is under way, the old ones.
+        `listener` names the connector, such as `transport` (SR-TMO-06, SR-TMO-07).
         """
         return self.listener_limits_between(server, listener, n, n)[0]
 
@@ -107,9 +111,10 @@ class ParameterFacts(ServerFacts):
         return self._parameter_changes.possible_range(server, name, after_n, before_n)
 
     def may_be_off(self, server: str, after_n: int, before_n: int) -> bool:
-        """Return whether shadow redundancy may be off on a server at some time between two events, or is being changed then.
+        """Return whether shadow redundancy may be off on a server at some time from one event to another, both included.
 
-        No document says whether a server keeps its shadow copies while redundancy is off: it may drop them, or keep them (ruling 37).
+        It may be while a change from or to off is under way. No document says whether a server keeps its shadow copies while
+        redundancy is off: it may drop them, or keep them (ruling 37).
         """
         values = self.possible_parameter_values(server, "ShadowRedundancyEnabled", after_n, before_n)
         return any(value is not True for value in values)

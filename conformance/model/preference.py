@@ -76,7 +76,8 @@ def is_remote(facts: Facts, primary: str, holder: str) -> bool:
 def permitted_attempts(facts: Facts, primary: str, n: int) -> PermittedAttempts:
     """Return how many attempts the parameters permit that are in force at event `n`.
 
-    `remote` is 0 under LocalOnly, `local` is 0 under RemoteOnly; each is 0 too where no possible holder is in such a site.
+    `remote` is 0 under LocalOnly, `local` is 0 under RemoteOnly; each is 0 too where no possible holder is in such a site. Where all
+    possible holders are in the primary's own site, the preference does not count, and `local` is the local limit (SR-PRF-06).
     """
     holders = possible_holders(facts, primary)
     limits = [int(numeric_parameter_at(facts.context, primary, name, n)) for name in _LIMITS]
@@ -94,8 +95,8 @@ def permitted_attempts(facts: Facts, primary: str, n: int) -> PermittedAttempts:
 def blamed_row(facts: Facts, primary: str, permitted: PermittedAttempts, n: int, *, remote: bool) -> str:
     """Return the row broken by too many or too few attempts with servers of other sites (`remote`), or of the own site.
 
-    A limit that has its default value is blamed on the row about the default. `permitted` is what `permitted_attempts` gives for
-    event `n`.
+    Where the preference forbids such a site, that is the row of the preference. Else it is the row about the default if the limit
+    has its default value at event `n`, and the row of the preference if not. `permitted` is what `permitted_attempts` gives for `n`.
     """
     name, default_row = (_LIMITS[0], "SR-PRF-04") if remote else (_LIMITS[1], "SR-PRF-05")
     by_preference: dict[str, str] = {"LocalOnly": "SR-PRF-02", "RemoteOnly": "SR-PRF-03", "": "SR-PRF-06"}
@@ -181,7 +182,8 @@ def _count_possible_remote_attempts(
 ) -> int:
     """Return how many attempts with servers of other sites may have failed for the same message after event `since` and before this one.
 
-    Sessions in which shadow copies were not offered, or that were in use before and were lost, count too.
+    Also counted are sessions since then in which shadow copies were not offered, and sessions with a shadow copy that ended in this
+    time, or that a fault disturbed.
     """
     primary, holders = attempt.client, possible_holders(facts, attempt.client)
     remote = [holder for holder in holders if is_remote(facts, primary, holder)]
@@ -263,8 +265,8 @@ def _check_number(
 def _is_surely_for_message(facts: Facts, attempt: ShadowAttempt, given: Transaction) -> bool:
     """Return whether an attempt was surely made for the message that the primary was given in `given`.
 
-    One that ended before its content was, if the primary had been given no other unanswered message, and it can have had no other
-    purpose.
+    An attempt with content goes by the name of the message. One that ended before its content is surely for it only if the primary
+    had no other message to answer, and the attempt can have had no other purpose, such as a report or a heartbeat.
     """
     if attempt.message is not None:
         return attempt.message == given.message
@@ -277,7 +279,7 @@ def _is_surely_for_message(facts: Facts, attempt: ShadowAttempt, given: Transact
         facts.parameter_numbers_between(given.server, "MessageExpirationTimeout", given.n, attempt.n), default=math.inf
     )
     if given.dot_t is not None and attempt.t >= given.dot_t + expiry - facts.slack:
-        return False  # nor does one show where the report cannot be sent
+        return False  # it may be for the report that the message expired; one that cannot be sent shows nowhere else
     waiting = [
         g for g in facts.transactions_by_server.get(attempt.client, ())
         if g.kind != "shadow" and g.n < attempt.n < end_of_effort(facts, g)
@@ -296,7 +298,10 @@ def _is_granted_request(facts: Facts, attempt: ShadowAttempt) -> bool:
 
 
 def _has_mail_to_pass_on(facts: Facts, server: str, n: int) -> bool:
-    """Return whether at event `n` a server had acknowledged mail that it had not passed on yet: that may go over any server."""
+    """Return whether at event `n` a server had acknowledged mail that it had not passed on yet.
+
+    An attempt at any other server may be for that mail.
+    """
     normalize_all = facts.context.normalize_addresses
     for given in facts.transactions_by_server.get(server, ()):
         if given.kind == "shadow" or given.acceptance is None or given.acceptance.n > n or given.message is None:

@@ -151,7 +151,7 @@ class Inspection:
 
 
 def inspections(facts: Facts) -> list[Inspection]:
-    """Return the inspections of servers under test, in order; none where the candidate does not claim `inspect`."""
+    """Return the inspections of servers under test, in order; [] where the candidate does not claim `inspect`."""
     if "inspect" not in facts.context.claims:
         return []
     return [

@@ -79,8 +79,8 @@ def _check_absence(
 ) -> None:
     """Add a violation if a copy had to be promoted in an absence of its primary, and was not.
 
-    The absence is from time `last` to time `back`. It is an occasion where the holder works without a break for the resubmit time
-    span and a heartbeat of it, and the history goes on after that.
+    The absence is from time `last` to time `back`. It is an occasion where, within it, the holder works without a break for the
+    resubmit time span and a heartbeat, still has to promote the copy then, and the history goes on after that.
     """
     for working in facts.working_spans[pair.holder]:
         since = max(last, working.since_t)
@@ -118,8 +118,8 @@ def _add_copy_violation(
 def _must_promote(facts: Facts, held: HeldInterval, deadline: float) -> bool:
     """Return whether at time `deadline` the holder still had the duty to promote a copy of a known message.
 
-    It had not if the copy was discarded or its queue wiped, if the copy may have expired, or if redundancy may be off on the
-    holder.
+    It had not if the holder had been notified or its queue wiped, if the copy may have expired, or if redundancy may be off on the
+    holder at any time since it stored the copy.
     """
     holder = held.copy.holder
     if held.copy.transaction.message is None or deadline - held.since_t >= expiry_of_copy(facts, held):
@@ -162,12 +162,14 @@ def _is_passed_on_or_tried(facts: Facts, pair: ShadowPair, held: HeldInterval, s
 
 
 def _silent_hop_room(facts: Facts, held: HeldInterval, deadline: float) -> float:
-    """Return by how many seconds later than it began an attempt at a next hop of the message may be recorded.
+    """Return how many documented seconds after its begin an attempt at a next hop of the message may be recorded.
 
-    0 unless a next hop, or the link to it, may be silent at the deadline: then an attempt is recorded when the holder gives up.
+    It is 0 unless a next hop, or the link to it, may be silent at the deadline. Then an attempt is recorded when the holder gives
+    up, which takes it SendConnectionInactivityTimeout.
     """
     holder, n = held.copy.holder, facts.first_event_at(deadline)
     recipients = held.copy.transaction.recipients
+    # the hop `SERVER.delivery` is a listener of that server
     hops = {hop.removesuffix(".delivery") for r in recipients for hop in facts.topology.next_hops(holder, r)}
     armed = {
         event.fault: not event.healed
@@ -235,8 +237,9 @@ def _deadline_of_new_database(
 ) -> tuple[float, float, int, str] | None:
     """Return the first deadline for promoting a copy that a new database of the primary sets, and that the servers worked up to.
 
-    The tuple has since when and until when, the number of the event that shows it, and what happened, in words. None where the
-    history shows no new database, or where it ends, or a server stops working, before each deadline.
+    The tuple has since when and until when, the number of the event that shows it, and what happened, in words. The return of a
+    wiped primary counts only if no fault was in force on the holder's link to it since. None where the history shows no new
+    database, or where it ends, or a server stops working, before each deadline.
     """
     found: list[tuple[float, int, str, tuple[str, ...]]] = [
         (seen.t, seen.n, f"it read that {pair.primary} has another queue database", (pair.holder,))
@@ -265,7 +268,10 @@ def _works_throughout(facts: Facts, server: str, since: float, until: float) -> 
 
 
 def _other_databases(pair: ShadowPair, held: HeldInterval) -> Iterator[DatabaseSeen]:
-    """Yield each time that the holder surely read the name of another database than the one from which a copy came."""
+    """Yield each time that the holder surely read the name of another database than the one from which a copy came.
+
+    Nothing is yielded where the name of that one is not known.
+    """
     database = pair.database_of(held)
     for seen in pair.databases:
         if seen.n > held.since_n and seen.is_sure and database is not None and seen.database != database:
@@ -342,8 +348,8 @@ def database_names(facts: Facts) -> Finding:
 def promoted_once(facts: Facts) -> Finding:
     """Check that a holder of 2013 or later passes a message that it took over on once to each recipient.
 
-    It may do so again each time that it was handed the message or a copy of it, after a reply that it may not have read, after it
-    was started again, and when messages are resubmitted.
+    It may do so as often as it was handed the message or a copy of it. Transmissions do not count whose reply it may not have read,
+    nor those before it was started again, or before messages were resubmitted.
     """
     finding = Finding("a message that was taken over is passed on once")
     for name, promotions in facts.promotions_by_message.items():

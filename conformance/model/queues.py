@@ -14,7 +14,8 @@ it, *held* where a fault kept octets back (`stall`), and *disturbed* where any f
 
 Records: an `Inspection` is what a node's queues held when the scenario inspected it; a `Processing` is what one server was handed
 and has passed on of one message; a `StepEvent` is the begin or end of a step of the scenario; a `CommandRun` is an
-administrator's command to a server.
+administrator's command to a server. A `HeldInterval` is a stored copy with the event until which it is surely held by what is
+seen of that copy (`until_n`); the `sure_ends` of a `ShadowPair` say the same by all that is seen of its two servers.
 """
 
 from collections.abc import Iterator
@@ -155,8 +156,9 @@ def drained_wholly(facts: Facts) -> Finding:
     """Check that a server sends everything that waits for delivery to the server that Redirect-Message names.
 
     A server that could not reach the other one, or that stopped meanwhile, is excused; one that refuses the command is not,
-    unless the other one is outside of the boundary. That the messages stay redundant and are delivered once is judged by the
-    rules of creation and of duplicates, as for any others.
+    unless the other one is outside of the boundary. Each message that surely waited is an occasion, if the history goes on for
+    `_DRAIN_S` after the answer. That the messages stay redundant and are delivered once is judged by the rules of creation and of
+    duplicates, as for any others.
     """
     finding = Finding("everything that waited for delivery sent to the server that Redirect-Message names")
     for command in facts.trace.events_of(CommandRun):
@@ -211,6 +213,8 @@ def _messages_surely_waiting(
 
     They were accepted before event `before_n`, the begin of the redirection. At its answer, `answered_n`, a recipient was left
     whom surely no next hop had refused, and none had taken; another server under test counts as a next hop until `before_n` only.
+    Left out are messages of which a transmission was under way or may have ended the server's responsibility, and those of a server
+    that was stopped since it accepted them.
     """
     for name, message in facts.trace.messages.items():
         processing = processing_of(facts, server, name)

@@ -6,15 +6,16 @@ A server of 2013 or later, the *primary*, that acknowledges a message from outsi
 shadow copy stored by another server of the boundary, a possible *holder*, between the sender's MAIL and its own positive final
 reply, the *acknowledgement*. A session to the holder may have been opened before (ruling 14).
 
-It may acknowledge without a copy only where RejectMessageOnShadowFailure is false, and
+Where no other server of the boundary can hold a copy, nothing is judged here (`enabling` judges SR-BND-08). Else the primary may
+acknowledge without a copy only where RejectMessageOnShadowFailure is false, and
 
-- no other server of the boundary can hold a copy (SR-BND-08), or
 - as many attempts failed as the parameters permit (SR-PRF-01 to SR-PRF-06), or
 - a holder was silent: on silence the primary may end its effort at any moment (SR-TMO-01, ruling 16).
 
 Silence is the difficult case, since a fault may hold back what the primary sends before the link records it. `_is_silent`
-therefore presumes that a session in use, in which nothing was refused or stored, owed the primary an answer; `_is_stored_later` and `_was_not_waiting` take back
-that judgement where the answer came after all, or the primary's next command shows that it had an answer.
+therefore presumes that in a session in use, in which nothing was refused or stored, the holder owed the primary an answer.
+`_is_stored_later` and `_was_not_waiting` take back that judgement where the answer came after all, or the primary's next command
+shows that it had an answer.
 
 `n` is an event's number, `t` its time in documented seconds. Rulings are those of docs/rulings.md. `transaction` is the one by
 which the primary was given the message, `answer` or `acknowledgement` its final reply. The rules about refusals (`enabling`) use
@@ -91,8 +92,8 @@ def is_from_outside(facts: Facts, transaction: Transaction) -> bool:
 def _check_acknowledgement(facts: Facts, finding: Finding, transaction: Transaction, acknowledgement: Reply) -> None:
     """Add a violation where a copy had to be stored before an acknowledgement, and was not.
 
-    Where no other server can hold a copy, redundancy is off, or the primary had a reason to go without one, there is no occasion.
-    A late copy is named in the sentence.
+    There is no occasion where no other server can hold a copy, where redundancy is off, or where RejectMessageOnShadowFailure is false
+    and the primary had a reason to go without a copy. A late copy is named in the sentence.
     """
     primary, n = transaction.server, acknowledgement.n
     holders = possible_holders(facts, primary)
@@ -252,9 +253,9 @@ def _was_not_waiting(context: CheckContext, session: Session, acknowledgement: R
     """Return whether the primary's next command shows that it was not waiting for the holder when it acknowledged.
 
     The next command is the first in this session after the acknowledgement, or the one at which a fault ended the session.
-    QUIT and RSET show nothing: they give up. Any other shows that the holder had answered, if no answer was owed at the
-    acknowledgement, or if less than `_PROMPT_S` lies between the last command before it and this one. Where a
-    fault did more than end the session, its record proves nothing.
+    Without one the answer is False. QUIT and RSET show nothing: they give up. Any other shows that the holder had answered, if no
+    answer was owed at the acknowledgement, or if less than `_PROMPT_S` lies between the last command before it and this one.
+    Where a fault did more than end the session, its record proves nothing.
     """
     faults = [fault for fault in context.trace.events_of(FaultFired) if fault.session == session.name]
     before = [x for x in session.exchanges if x.command.n < acknowledgement.n]

@@ -23,7 +23,7 @@ from conformance.trace.promotions import PromotedTransmission
 
 @rule("SR-BND-03")
 def redundant_again_after_promotion(facts: Facts) -> Finding:
-    """Check that an attempt at a new shadow copy follows each promotion of a message that is not delivered at once.
+    """Check that an attempt at a new shadow copy follows a holder's first promotion of a message that is not delivered at once.
 
     Any attempt since the promoted copy was stored counts, and one that ended before its content may have been for this message.
     The rule does not judge 2010 servers, servers without a possible holder or with redundancy off, servers that stopped before

@@ -57,8 +57,7 @@ class _Said:
 def _exchanges(facts: Facts) -> Iterator[_Said]:
     """Yield each exchange at which AUTH is offered, from all conversations with servers under test.
 
-    AUTH is offered from the exchange after an EHLO whose reply has the keyword; until STARTTLS, or an EHLO whose reply has it
-    not.
+    AUTH is offered from the exchange after an EHLO whose 250 has the keyword, until STARTTLS gets 220 or an EHLO gets 250 without it.
     """
     for event in facts.trace.events_of(Talked):
         if not facts.is_tested_server(event.server):

@@ -39,7 +39,7 @@ def _is_chunked(facts: Facts, sent: Transaction) -> bool:
 
 @rule("RL-BDA-01", timed=False)
 def chunks_are_the_content(facts: Facts) -> Finding:
-    """Check that a body sent or received in chunks arrives at the next hop as the server was given it.
+    """Check that a body arrives at the next hop as the server was given it, if it is sent in chunks, or was always given in chunks.
 
     Given several bodies of the message, the server may pass any of them on. Contents with eight-bit octets, which a server may
     have to convert, and sessions that a fault altered are left out.
@@ -112,7 +112,8 @@ def chunks_are_answered(facts: Facts) -> Finding:
 def chunks_are_one_transaction(facts: Facts) -> Finding:
     """Check that DATA amid chunks, and a chunk after the last, get 503, and that chunks before RSET are passed on to no next hop.
 
-    EHLO and HELO end a transaction as RSET does. The bodies are judged by `_check_bodies_after_break`.
+    In place of 503 a 421 is right too. EHLO and HELO end a transaction as RSET does. The bodies are judged by
+    `_check_bodies_after_break`.
     """
     finding = Finding("chunks are of one transaction, until RSET")
     broken_off: dict[str, int] = {}

@@ -105,8 +105,8 @@ def _interrupted_sessions(facts: Facts) -> Iterator[tuple[Session, int]]:
 def _orderly_stops(facts: Facts) -> list[tuple[str, int, int]]:
     """Return the orderly stops: the server, and the numbers of the two events between which it was being stopped.
 
-    A stop at a moment of the protocol begins when the moment comes, which is recorded as a fault named `stop ...`. A stop whose
-    begin is not recorded begins and ends with the same event.
+    A stop at a moment of the protocol begins when the moment comes, which is recorded as a fault named `stop ...`. The last begin
+    before the server had stopped counts, of whichever server it is. A stop without one begins and ends with the same event.
     """
     begun = [e.n for e in facts.trace.events_of(StepEvent) if e.verb == "stop" and e.phase == "began"]
     begun += [e.n for e in facts.trace.events_of(FaultFired) if e.fault.startswith("stop ")]

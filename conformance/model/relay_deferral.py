@@ -65,7 +65,7 @@ def first_digit_decides(facts: Facts) -> Finding:
 
 @rule("RL-LMT-01")
 def recipients_without_their_reply(facts: Facts) -> Finding:
-    """Check that a recipient is tried again for whom an LMTP server gave no positive reply while it gave one for another."""
+    """Check that a recipient is tried again for whom an LMTP server gave no final reply, or 4yz, while it gave 2yz for another."""
     return _find_forgotten(
         facts, "a recipient without a positive reply of its own is tried again", _is_left_out_by_lmtp
     )
@@ -102,7 +102,10 @@ def _is_deferred_among_accepted(one: Try) -> bool:
 
 
 def _is_left_out_by_lmtp(one: Try) -> bool:
-    """Return whether the content was answered for another recipient, and for this one not at all or with 4yz (RFC 2033 4.2)."""
+    """Return whether the content was accepted for another recipient, and answered for this one not at all or with 4yz.
+
+    A server of LMTP gives a final reply for each recipient (RFC 2033 4.2).
+    """
     sent = one.transaction
     is_answered_each = any(reply.recipient is not None for reply in sent.replies) and len(sent.recipients) > 1
     is_left_out = one.reply is None or (one.reply.to == "CONTENT" and one.outcome == 4)
@@ -160,6 +163,7 @@ def _describe_missing_try(facts: Facts, relaying: Relaying, key: Key, one: Try) 
             return None if report.transaction.t - handed >= lifetime - facts.slack else "reported as failed"
     interval = facts.possible_parameter_range(server, "MessageRetryInterval", 0, facts.end_n).greatest
     patience = max(_PATIENCE_S, 2 * interval)
+    # the hop `SERVER.delivery` is a listener of that server
     hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
     if any(c.server in hops and c.n > one.transaction.n for c in relaying.hop_connections.get(server, ())):
         return ""

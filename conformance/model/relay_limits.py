@@ -29,8 +29,9 @@ _LONG_PATH, _LONG_LINE = 100, 256
 def a_hundred_recipients_are_taken(facts: Facts) -> Finding:
     """Check that no recipient is refused as one too many before a hundred in a row were accepted.
 
-    The refusal has the enhanced status code 4.5.3 or 5.5.3. Without one 452 to RCPT may mean that a disk is full, and is no
-    violation. Sessions that a fault altered are left out.
+    In a row: no other command lies between the RCPTs; refused ones are not counted. The refusal has the enhanced status code 4.5.3
+    or 5.5.3. A 452 to RCPT without these may mean that a disk is full, and is no violation. Sessions that a fault altered are left
+    out.
     """
     finding = Finding("a hundred recipients are taken in one transaction")
     for session in facts.trace.sessions.values():
@@ -81,7 +82,10 @@ def long_paths_and_lines_are_taken(facts: Facts) -> Finding:
 
 
 def _is_long(verb: str, line: str) -> bool:
-    """Return whether a line is long, or the path in it, and within the limits; False for other verbs than MAIL, RCPT and NOOP."""
+    """Return whether the path of MAIL or RCPT, or the line of NOOP, is long and within the limits; False for other verbs.
+
+    False too for MAIL and RCPT with parameters or with octets that are not ASCII.
+    """
     if verb == "NOOP":
         return _LONG_LINE <= len(line) + 2 <= _MAX_LINE
     path = parse_path(line)

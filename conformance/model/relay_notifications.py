@@ -79,7 +79,7 @@ class Requests:
                 )
 
     def requests_before(self, server: str, name: str, n: int) -> list[_Parameters]:
-        """Return the requests with which a server was handed a message before event `n`."""
+        """Return the requests with which a server was handed a message in transactions whose MAIL came before event `n`; [] for none."""
         return [one for one in self.by_server_and_message.get((server, name), ()) if one.transaction.n < n]
 
     def notify_values(self, server: str, name: str, recipient: str, n: int) -> list[frozenset[str]]:
@@ -236,8 +236,9 @@ class StatusReports:
 def reports_are_asked_for(facts: Facts) -> Finding:
     """Check that nothing is reported which NOTIFY did not ask for, and no success for which the next hop is responsible.
 
-    An occasion is a recipient who failed, or for whom a next hop accepted the message, where the last NOTIFY wants no report of
-    that or the next hop is to make it. Reports in altered sessions are not judged.
+    Without NOTIFY failures and delays may be reported, and successes must not. An occasion is a recipient who failed, or for whom
+    a next hop accepted the message, where the last NOTIFY wants no report of that or the next hop is to make it. Reports in
+    altered sessions are not judged.
     """
     finding = Finding("only what NOTIFY asks for is reported, by the last server that offers DSN")
     requests, relaying, reports = (
@@ -340,7 +341,11 @@ def relays_are_reported(facts: Facts) -> Finding:
 
 @rule("RL-DSN-07", timed=False)
 def reports_name_what_the_sender_named(facts: Facts) -> Finding:
-    """Check that a report has the envelope id and the original recipients that the sender gave (RFC 3461 6.3)."""
+    """Check that a report has the envelope id and the original recipients that the sender gave (RFC 3461 6.3).
+
+    A report that lacks one, or has another value, is a violation only if every request has an ENVID, or an ORCPT for that recipient.
+    The value of any request is right.
+    """
     finding = Finding("a report names the sender's envelope id and original recipients")
     requests = facts.compute_once(Requests)
     for report in facts.compute_once(StatusReports).all:

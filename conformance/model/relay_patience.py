@@ -82,8 +82,8 @@ def nothing_is_sent_while_the_dot_waits(facts: Facts) -> Finding:
 def reply_to_the_dot_is_waited_for(facts: Facts) -> Finding:
     """Check that a client waits ten minutes for the reply to the final dot, or its shorter SendConnectionInactivityTimeout.
 
-    Its wait ends with the reply, with its next command, or when it leaves; a reply that came too late for it to read does not end
-    it. A wait that the history or the server ends is not judged.
+    Its wait ends with its next command, else with the reply, else when it leaves. Where the reply came too late for it to read, it has
+    left, at the latest, at the time of the reply. A wait that the history or the server ends is not judged.
     """
     finding = Finding("a client waits ten minutes for the reply to its final dot")
     for session in _judged_sessions(facts):
@@ -185,9 +185,9 @@ def _waits_for_replies(facts: Facts, session: Session) -> Iterator[tuple[str, fl
 
 
 def _earliest_send_time(facts: Facts, session: Session, n: int, t: float) -> float:
-    """Return when the client sent, at the earliest, what is recorded as event `n` at `t`: a fault may have held it back until then.
+    """Return the earliest time at which the client may have sent what is recorded as event `n` at `t`: a fault may have held it back.
 
-    What a link holds back or delays it may let pass after replies that came meanwhile.
+    That is `t` itself without such a fault. What a link holds back or delays it may let pass after replies that came meanwhile.
     """
     replied = max((reply.n for reply in session.replies if reply.n < n), default=session.n)
     holding = HOLDING_FAULTS | DELAYING_FAULTS
@@ -207,8 +207,8 @@ def _check_wait(
 ) -> None:
     """Add a violation if the client left before `least` seconds, and before its configured SendConnectionInactivityTimeout.
 
-    It waited from `since` to `until` for the reply to `awaited`; `is_read` says whether it got the reply, and so did not leave. A
-    wait that it left is an occasion, and so is any other that lasted longer than `_LATE_S`.
+    It waited from `since` to `until` for the reply to `awaited`; `is_read` says whether it got the reply, and so did not leave. An
+    occasion is a wait that it left before `least`, and any other that lasted longer than `_LATE_S`.
     """
     if is_read or until - since >= least:
         finding.occasions += until - since > _LATE_S

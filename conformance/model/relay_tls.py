@@ -160,8 +160,8 @@ class _Concerned:
 def _concerned(facts: Facts) -> Iterator[_Concerned]:
     """Yield each message and recipient for which TLS failed with a next hop since the server acknowledged the message.
 
-    Left out are those that a next hop had accepted or refused for good by then, or may have, and those of which a try had begun
-    that ended so. Nothing is yielded with `timers: own`, where the server's intervals are not known.
+    Left out are those with a try, begun before that failure, in which a next hop accepted or refused the message for good, or may
+    have. Nothing is yielded with `timers: own`, where the server's intervals are not known.
     """
     failures = facts.compute_once(_failures)
     if not failures or facts.context.cell.timers == "own":
@@ -172,6 +172,7 @@ def _concerned(facts: Facts) -> Iterator[_Concerned]:
         acknowledged = next((h for h in handings if h.acknowledged is not None), None)
         if acknowledged is None:
             continue
+        # the hop `SERVER.delivery` is a listener of that server
         hops = frozenset(hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient))
         since = [f for hop in hops for f in failures.get((server, hop), ()) if f.n > acknowledged.n]
         if not since:
@@ -309,10 +310,11 @@ def _may_be_refused(facts: Facts, one: _Concerned, before_n: int) -> bool:
 
 
 def _fails_otherwise(facts: Facts, one: _Concerned, until_t: float) -> bool:
-    """Return whether, by a time, the server failed to reach a next hop of the message, or had a session that shows no reason.
+    """Return whether, up to time `until_t`, something else than TLS may have kept the server from sending the message.
 
-    Such a session has neither mail nor a STARTTLS that failed: the next hop may have refused its greeting, or the mail may have
-    passed within TLS.
+    It failed to reach a next hop of the message, or had a session with one that does not show why the message was not sent. Such
+    a session has neither mail nor a STARTTLS that failed: the next hop may have refused its greeting, or the mail may have passed
+    within TLS.
     """
     failures = facts.compute_once(_failures)
     failed = {f.session.name for hop in one.hops for f in failures.get((one.key[0], hop), ())}
@@ -329,7 +331,10 @@ def _has_had_time(facts: Facts, server: str, failed: _FailedTls) -> bool:
 
 
 def _patience(facts: Facts, server: str) -> float:
-    """Return the documented seconds within which a server tries again, and sends in the clear what it may."""
+    """Return the documented seconds within which a server tries again, and sends in the clear what it may.
+
+    These are an hour, or twice its greatest MessageRetryInterval if that is longer.
+    """
     interval = facts.possible_parameter_range(server, "MessageRetryInterval", 0, facts.end_n).greatest
     return max(_PATIENCE_S, 2 * interval) + facts.slack
 

@@ -9,7 +9,8 @@ Each rule judges one recorded history, `facts`, and returns a `Finding` of occas
 `conformance.model` describes (`timed=False`: it compares no times). A `Transaction` is one mail transaction: `n` and `t` are
 those of its MAIL, and `acceptance` the first positive final reply or None. Its `kind` is `shadow` (a copy that the server is to
 hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is *altered* where a
-fault changed, added or removed octets in it.
+fault changed, added or removed octets in it. `Relaying.tries` has, by server, message and recipient, the server's tries to pass
+the message on; `sessions_from` yields the sessions that a server opened itself and in which EHLO was answered.
 """
 
 from collections.abc import Iterator
@@ -124,8 +125,8 @@ def utf8_goes_where_it_is_offered(facts: Facts) -> Finding:
 def ascii_goes_anywhere(facts: Facts) -> Finding:
     """Check that a declared message that is ASCII is not returned because a next hop does not offer SMTPUTF8.
 
-    A violation is a report of failure by a server that did not try to pass the message on in any session, and was refused
-    nothing in the sessions that it had with next hops without SMTPUTF8.
+    A violation is a report of failure by a server that did not try to pass the message on for the recipient in any session, and was
+    refused nothing in the sessions that it had with next hops without SMTPUTF8.
     """
     finding = Finding("what came with SMTPUTF8 and does not need it goes on where SMTPUTF8 is not offered")
     for message, given in facts.compute_once(_declared):

@@ -42,7 +42,8 @@ Key = tuple[str, str, str]
 class Handing:
     """A transaction in which a server was handed a message for a recipient; `n` and `t` are those of its final dot.
 
-    `acknowledged` is the positive final reply for the recipient, None without one; a shadow copy makes no server responsible.
+    `acknowledged` is the first positive final reply of the transaction, None where none accepted the message for the recipient, and
+    for a shadow copy, which makes no server responsible.
     `responsible_n` is the number of the event since which the server may be responsible: that reply, or the dot where a link may
     have kept the reply; None where it is not.
     """
@@ -276,7 +277,8 @@ class Relaying:
     def _find_only_message(self, sent: Transaction, recipient: str) -> str | None:
         """Return the name of the only message of which a transaction that broke off before its content can have been.
 
-        None where several have its sender and recipient, and for a transaction whose content is of no message of the scenario.
+        None where none or several have its sender and recipient, and for a transaction with a content: that is of no message of the
+        scenario.
         """
         if sent.dot_n is not None:
             return None  # its content is of no message of the scenario

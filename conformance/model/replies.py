@@ -61,7 +61,7 @@ def one_final_reply(context: CheckContext) -> Finding:
 
 @rule("RL-RPL-01")
 def commands_are_answered(facts: Facts) -> Finding:
-    """Check that no command waits for its reply for `_PATIENCE_S`, or gets the 421 of a timeout in its place.
+    """Check that no command waits for its reply for longer than `_PATIENCE_S`, or gets the 4.4.2 of a timeout in its place then.
 
     A wait that the session or the history ends counts from `_PATIENCE_S` on. Left out are the final dot and the last chunk
     of BDAT, since their reply may be withheld, disturbed sessions, and those whose server or client was stopped or paused.
@@ -119,7 +119,7 @@ def _check_final_replies(finding: Finding, session: Session) -> bool:
 
 
 def _unsolicited_after(session: Session, transaction: Transaction) -> list[Reply]:
-    """Return the replies that no command asked for, between a message's last final reply and the next command, QUIT aside."""
+    """Return the replies, 421 aside, that no command asked for, between a message's last final reply and the next command but QUIT."""
     final = transaction.replies[-1].n
     first = bisect_right(session.exchanges, final, key=lambda exchange: exchange.command.n)
     later = (x.command.n for x in islice(session.exchanges, first, None) if x.command.verb != "QUIT")

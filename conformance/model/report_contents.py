@@ -42,7 +42,8 @@ def reports_return_what_was_asked_for(facts: Facts) -> Finding:
     """Check that a report returns the header only for RET=HDRS, or if nothing failed; and for RET=FULL the whole message.
 
     A large message may be cut to its header, and so may one with eight-bit octets, since the next hop may not take it. A report
-    that returns nothing is no violation. One of a failure is not judged where the requests have no RET, or different ones.
+    that returns nothing is no violation. One of a failure is not judged where the requests have no RET, or different ones; none is
+    judged whose origin was handed the message only in sessions in which it did not offer DSN.
     """
     finding = Finding("reports return what RET asks for")
     requests = facts.compute_once(Requests)

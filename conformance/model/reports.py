@@ -184,8 +184,8 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
     """Add a violation where a report names a recipient who had not failed at its origin.
 
     These excuse a report: a refusal, an unclear session, expiry, a possible loop, content or an address that the next hops cannot
-    take, and a failure that no transaction shows (`_may_have_failed_unseen`). With `timers: own` only a recipient for whom the
-    server was never handed it is a violation.
+    take, and a failure that no transaction shows (`_may_have_failed_unseen`). With `timers: own` it is a violation only where the
+    server was handed the message, and never for this recipient.
     """
     origin, message = report.origin, report.messages[0]
     handings = [h for m in report.messages for h in relaying.handings.get((origin, m.message, recipient), ())]
@@ -348,6 +348,7 @@ def may_be_under_way(facts: Facts, relaying: Relaying, server: str, message: Mes
         return True
     if drained[-1].quiet:
         return False
+    # the hop `SERVER.delivery` is a listener of that server
     hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, message.sender)}
     return any(contact.n > after and contact.server in hops for contact in relaying.hop_connections.get(server, ()))
 

@@ -15,15 +15,15 @@ _RESUBMITTING_STEPS = frozenset({"activate", "resubmit", "redirect"})
 def resending_requests(facts: Facts) -> list[CommandRun | StepEvent]:
     """Return the requests after which finished messages may be transmitted again, in order.
 
-    These are all commands to nodes, refused ones included, and the begin and end of each step of `_RESUBMITTING_STEPS`.
+    These are all commands to nodes, refused ones included, and each event (begin, end, failure) of a step of `_RESUBMITTING_STEPS`.
     """
     return facts.compute_once(_find_requests)
 
 
 def is_resending_requested(facts: Facts, after_n: int = -1, before_n: int | None = None) -> bool:
-    """Return whether there is a request between two events; by default, in the whole history.
+    """Return whether there is a request between two events, these excluded; by default, in the whole history.
 
-    After a request finished messages may be transmitted again.
+    After a request, finished messages may be transmitted again.
     """
     end = facts.end_n if before_n is None else before_n
     return any(after_n < request.n < end for request in resending_requests(facts))

@@ -29,11 +29,11 @@ _RESUBMISSION_TIME_S = 300.0
 
 @rule("SR-SFN-05", "SR-SFN-04", "SR-IOP-03")
 def resubmission_of_what_is_held(facts: Facts) -> Finding:
-    """Check that a server asked to resubmit a mailbox database sends what it holds for it once more, and nothing else.
+    """Check that a server that was asked to resubmit a mailbox database sends what it holds for that once more, and nothing else.
 
-    What it sends again is judged for each recipient: it may pass a message on as often as it was handed it, and as often again
-    for each request for the recipient's database; never to a 2010 server. What it sends again beyond that across the
-    boundary is blamed on SR-SFN-04. Only servers are judged that accepted a command.
+    Each recipient is judged by itself: the server may pass a message on as often as the message was handed to it, and as often
+    again for each request for the recipient's database; never again to a 2010 server. A repetition beyond that, for a recipient
+    outside of the server's boundary, is blamed on SR-SFN-04. Only servers are judged that accepted a command `resubmit`.
     """
     finding = Finding("the held messages of the mailbox database sent again, and no others")
     requests: dict[str, list[CommandRun]] = defaultdict(list)
@@ -47,10 +47,10 @@ def resubmission_of_what_is_held(facts: Facts) -> Finding:
 
 
 def _check_sent_again(facts: Facts, finding: Finding, server: str, name: str, asked: list[CommandRun]) -> None:
-    """Add a violation where a server sent one message again without a request, or did not send it in spite of its requests.
+    """Add a violation where a server sent one message again without a request, or did not send it in spite of its requests `asked`.
 
-    `asked` are these. Not judged: a message that the server promoted or took without a final reply, and histories with another
-    command, such as a redirection.
+    There is at most one of each kind for a recipient. Not judged: a message that the server promoted or took without a final
+    reply, and histories with another command, such as a redirection.
     """
     processing = processing_of(facts, server, name)
     message = facts.trace.messages[name]
@@ -119,7 +119,8 @@ def _first_known_n(facts: Facts, request: CommandRun) -> int:
 def _count_requests(facts: Facts, asked: list[CommandRun], database: str | None, before_n: int) -> int:
     """Return how often a server may have been asked to resubmit a database before event `before_n`; 0 with the database None.
 
-    A database that becomes active on another server is a failover: the servers are asked without a command.
+    `asked` are the commands to the server. A database that becomes active on another server is a failover: the servers are asked
+    without a command.
     """
     if database is None:
         return 0
@@ -139,8 +140,8 @@ def _must_send_again(
     """Return whether a server surely held a message when it was asked, and had the time and the way to send it again.
 
     `last` is number, time and next hop of the reply by which it was done with the recipient. A server need not deliver a
-    duplicate for a mailbox of its own again. False too where the server of the mailbox stopped or started since, or did not
-    answer EHLO, and where `server` has tried.
+    duplicate for a mailbox of its own again. False too where the server of the mailbox had any node event since (a stop, a start), or
+    did not answer EHLO, and where `server` has tried.
     """
     due = request.t + _RESUBMISSION_TIME_S + facts.slack
     hold = facts.possible_parameter_range(server, "SafetyNetHoldTime", last[0], request.n).least

@@ -119,7 +119,10 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
 
 
 def _slow_session_times(facts: Facts, server: str, hops: set[str]) -> Iterator[tuple[float, float]]:
-    """Yield begin and end of each session of the server with a next hop that a link delayed: a limit of sessions keeps other mail waiting."""
+    """Yield begin and end, in documented seconds, of each session of the server with a next hop that a fault delayed.
+
+    Meanwhile other mail may wait, since a server may limit its sessions. An open session ends with the history.
+    """
     for hop in hops:
         for session in facts.sessions_by_client_and_server.get((server, hop), ()):
             if session.name in facts.trace.delayed_sessions:
@@ -127,7 +130,11 @@ def _slow_session_times(facts: Facts, server: str, hops: set[str]) -> Iterator[t
 
 
 def _end_of_try(facts: Facts, one: Try) -> float:
-    """Return when a try ended for the server, in documented seconds: what a link delays it reads later than the reply was recorded."""
+    """Return when a try ended for the server, in documented seconds; infinity while it goes on.
+
+    In a session that a fault delayed, the server may read the reply later than it was recorded. So the session's end counts, if
+    it is later.
+    """
     closed = facts.trace.sessions[one.transaction.session].closed
     if closed is None or one.transaction.session not in facts.trace.delayed_sessions:
         return one.end_t
@@ -140,7 +147,7 @@ def _find_end_of_duty(
     """Return number and time of the first event since which a server has nothing to do for the recipient; infinities without one.
 
     The event is the end of a try that decided, or may have (unclear ones, and `contacts` that may be final), or a delivery to the
-    mailbox. The mailbox may have the message as another with its Message-ID, of which it is a duplicate.
+    mailbox. A delivery of another message with the same Message-ID counts too: the mailbox takes this one for its duplicate.
     """
     context, trace = facts.context, facts.trace
     ends = [(t.end_n, t.end_t) for t in tries if t.outcome in (2, 5) or t.is_unclear]
@@ -155,11 +162,11 @@ def _find_end_of_duty(
 
 
 def possible_hops(facts: Facts, server: str, recipient: str) -> set[str]:
-    """Return the parties to which the server may pass a message on for the recipient.
+    """Return the parties to which the server may pass a message on for the recipient, which is normalized.
 
-    For a mailbox elsewhere, and for any mailbox where a step moves databases (`activate`), these are all servers and stores: site
-    routing takes detours, and its database may become active elsewhere. A server whose queues are redirected may pass everything
-    on to the other.
+    `SERVER.delivery`, a listener, stands under the name of its server. For a mailbox elsewhere, and for any mailbox where a step
+    moves databases (`activate`), these are all servers and stores: site routing takes detours, and its database may become active
+    elsewhere. A server whose queues are redirected may pass everything on to the other.
     """
     actions = [step.action for step in facts.context.cell.all_steps]
     redirected = {action.to for action in actions if isinstance(action, Redirect) and action.sender == server}
@@ -212,12 +219,12 @@ def _down_times(facts: Facts, server: str, after_n: int) -> tuple[list[tuple[flo
 
 
 def _greatest_value(facts: Facts, server: str, name: str, after_n: int, before_n: float) -> float | None:
-    """Return the greatest number that a parameter had between two events, None where its values were no numbers."""
+    """Return the greatest number that a parameter may have been between two events, None where no value was a number."""
     return max(facts.parameter_numbers_between(server, name, after_n, int(min(before_n, facts.end_n))), default=None)
 
 
 def _least_value(facts: Facts, server: str, name: str, after_n: int) -> float | None:
-    """Return the least number that a parameter had since event `after_n`, None where its values were no numbers."""
+    """Return the least number that a parameter may have been since event `after_n`, None where no value was a number."""
     return min(facts.parameter_numbers_between(server, name, after_n, facts.end_n), default=None)
 
 
@@ -227,5 +234,5 @@ def _is_not_redundant(reply: Reply | None) -> bool:
 
 
 def _format_last_reply(reply: Reply | None) -> str:
-    """Return a part of a sentence that gives the last reply, '' without one."""
+    """Return the end of a sentence that gives the last reply, such as `, after 451 try later`; '' for None."""
     return f", after {reply.code} {reply.lines[-1] if reply.lines else ''}" if reply is not None else ""

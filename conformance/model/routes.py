@@ -118,8 +118,8 @@ class SiteMap:
     def target(self, server: str, path: Path, recipients: Iterable[str]) -> str:
         """Return the site to which a message goes that takes `path` and is for these recipients: the last that they share.
 
-        A hub site on the shared part is the target, if it has a server. Sites without a server are passed over; if all are, it is
-        the last of `path`. Recipients whose routes begin with another site do not matter.
+        The first hub site inside the shared part is the target, if it has a server. Sites without a server are passed over; if no site
+        of the shared part has one, it is the last of `path`. Recipients whose routes begin with another site do not matter.
         """
         shared = list(path)
         for other in recipients:
@@ -250,7 +250,7 @@ def _given_together(facts: Facts, sent: Transaction, recipient: str) -> Iterator
 
 
 def _was_unreachable(sites: SiteMap, client: str, site: str, sent: Transaction) -> bool:
-    """Return whether the client's last attempts at every server of a site had failed before `sent`; True without servers."""
+    """Return whether the client's last attempt at each server of a site had failed (`_had_failed`); True for a site without servers."""
     return all(_had_failed(sites.facts, client, server, sent) for server in sites.servers.get(site, ()))
 
 

@@ -56,7 +56,8 @@ def invariant(
 ) -> Callable[[Callable[[CheckContext], Finding]], Callable[[CheckContext], Finding]]:
     """Return a decorator that registers a check of a `CheckContext` as the rule `invariant.<name>`, and returns it unchanged.
 
-    The registered rule calls the check with `Facts.context`. `requirements` and `timed` are those of `rule`, and so is the error.
+    The registered rule calls the check with `Facts.context`. `requirements` are the ids of what it judges; `timed` says whether it
+    compares times, so that a late harness excuses its violations. The decorator raises `RegistryError` where the name is taken.
     """
 
     def register(check: Callable[[CheckContext], Finding]) -> Callable[[CheckContext], Finding]:

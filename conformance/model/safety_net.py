@@ -14,7 +14,9 @@ mail from outside, `transport` for other servers, `delivery` that of its mailbox
 time may miss a bound. `claims` are the capabilities that the candidate claims.
 
 Records: an `Inspection` is what a node's queues held when the scenario inspected it; a `Processing` is what one server was handed
-and has passed on of one message; a `CommandRun` is an administrator's command to a server.
+and has passed on of one message; a `CommandRun` is an administrator's command to a server. `facts.held_intervals` has each stored
+copy with the time in which it is surely held; `Relaying` has the tries of servers to pass messages on, and their connections
+without mail.
 """
 
 from collections import defaultdict
@@ -88,8 +90,8 @@ def _check_message(
 ) -> None:
     """Add violations for one message in one inspection: Safety Net holds it (`held`) and must not, or does not and must.
 
-    A message that was processed and still waits for delivery is one too. `was_held`: an earlier inspection of the server showed
-    it in Safety Net.
+    A message that was processed and still waits for delivery is a violation too. `was_held`: an earlier inspection of the server
+    showed it in Safety Net.
     """
     server, n, t = inspection.node, inspection.n, inspection.t
     message = facts.trace.messages[name]
@@ -169,9 +171,9 @@ def _may_have_expired(facts: Facts, server: str, name: str, inspection: Inspecti
 def _may_be_processed_unseen(facts: Facts, server: str, name: str, after_n: int, before_n: int) -> bool:
     """Return whether a server may have processed a message between two events without a reply that shows it for sure.
 
-    It was handed the message again (not asked if `after_n` is -1), or transmitted it and the reply is not known, was a refusal or
-    may be forgotten; a recipient was, or may have been, refused before the content; it sent a report of any kind; or it had a
-    session after STARTTLS.
+    It was handed the message again (this does not count where `after_n` is -1, the whole history), or transmitted it and the
+    reply is not known, was a refusal or may be forgotten; a recipient was, or may have been, refused before the content; it sent
+    a report of any kind; or it had a session after STARTTLS.
     """
     for t in facts.trace.transactions_of(name):
         if t.kind == "shadow" or t.dot_n is None or not after_n < t.dot_n < before_n:

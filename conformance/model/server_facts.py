@@ -107,15 +107,15 @@ class ServerFacts:
         return actions[-1:] == ["paused"]
 
     def stopped_or_wiped_between(self, server: str, after_n: int, before_n: int | None = None) -> bool:
-        """Return whether an action of STOPPING_ACTIONS befell a node between two events: it stopped, lost its queue and so on.
+        """Return whether a node was interrupted between two events: stopped, killed, paused, wiped, or any of STOPPING_ACTIONS.
 
-        `before_n` None: until the end of the history.
+        `before_n` None: until the end of the history. False for a party without a node.
         """
         end = self.end_n if before_n is None else before_n
         return any(after_n < e.n < end and e.action in STOPPING_ACTIONS for e in self.node_events.get(server, ()))
 
     def stopped_or_wiped_by_time(self, server: str, after_n: int, by_t: float) -> bool:
-        """Return whether an action of STOPPING_ACTIONS befell a node after event `after_n` and not later than time `by_t`.
+        """Return whether a node was interrupted (any of STOPPING_ACTIONS) after event `after_n`, and not later than time `by_t`.
 
         Recording order is not exact at one moment: what is recorded after an event, at the same time, may have been done before
         it.
@@ -154,9 +154,9 @@ class ServerFacts:
         return spans if since is None else [*spans, WorkingSpan(*since, self.end_n, self.end_t)]
 
     def is_down_at_end(self, server: str) -> bool:
-        """Return whether a server under test does not work when the history ends.
+        """Return whether a server under test does not work when the history ends: it is stopped, paused, or was never ready.
 
-        A step that waits for a moment of the protocol may stop a server as late as in the drain.
+        A step that waits for a moment of the protocol may stop a server as late as in the drain, the wait at the end of a cell.
         """
         spans = self.working_spans[server]
         return not spans or spans[-1].until_n != self.end_n

@@ -80,7 +80,7 @@ def receive_connectors_keep_their_limits(facts: Facts) -> Finding:
 def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
     """Add violations where the server of one session ended it too late or too early by the limits of its listener.
 
-    Each limit that the session reaches is an occasion, and so is an end by the server that needs a limit as its reason. The end
+    Each limit that the session reaches is an occasion, and so is an end by the server that only a limit can explain. The end
     is not judged as too early in a disturbed session.
     """
     end_n, end_t = _end_of_session(facts, session)
@@ -150,10 +150,10 @@ def _is_dial_cut(facts: Facts, session: Session) -> bool:
 def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
     """Return number and time of the event from which the server's replies, or its end of the session, may not be recorded.
 
-    Infinities for none. A fault hides them that alters the session, cuts the link without a sign, or holds or delays octets while the
-    server owes a reply, or behind that to QUIT, with which the server ends the session. While it owes none, the octets are the client's,
-    unless a later command passed and its reply did not. A server that is interrupted ends its sessions, and a client that is paused
-    reads nothing.
+    Infinities for none. These faults hide them: one that alters the session, a partition, and one that holds or delays octets of the
+    server. Octets are the server's if it owes a reply when the fault fires, if it has answered QUIT (its end follows), or if a later
+    command passed and its reply did not; else they are the client's. An interruption of the server hides them too, since it ends
+    its sessions, and so does a pause of the client, which reads nothing then.
     """
     hiding: list[FaultFired | NodeEvent] = [
         fault
@@ -175,9 +175,10 @@ def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
 
 
 def _is_closed_without_reason(session: Session) -> bool:
-    """Return whether the server closed the session though it owed no reply, the client had not said QUIT, and nothing was refused.
+    """Return whether the server closed the session though it owed no reply, had refused nothing last, and the client had not said QUIT.
 
-    Where it owes a reply, its loss is for the rules about custody; after a refusal SR-WIR-03 says that the session goes on.
+    False too after STARTTLS. Where it owes a reply, its loss is for the rules about custody; after a refusal SR-WIR-03 says that
+    the session goes on.
     """
     closed = session.closed
     if closed is None or closed.by != "server" or closed.how == "secured" or not session.replies:

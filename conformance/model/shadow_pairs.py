@@ -62,7 +62,8 @@ class ShadowPair:
 
     `sure_ends` has number and time of the event until which each copy is surely held, in the order of `copies`. `contacts` has time and
     number of each positive reply in sessions of either, `databases` each naming of the primary's database to the holder. `absences` are
-    the times in which the holder may promote itself, since it had no contact for so long: first event, its time, time of the end.
+    the times in which the holder may promote itself, since it had no contact for ShadowResubmitTimeSpan: the number of the first event
+    in it, the time of its begin, and that of its end.
     """
 
     holder: str
@@ -187,10 +188,10 @@ def expiry_of_copy(facts: Facts, held: HeldInterval) -> float:
 
 
 def _long_absences(facts: Facts, pair: ShadowPair, own: list[tuple[float, int]]) -> Iterator[tuple[int, float, float]]:
-    """Yield each time in which the holder may promote itself, since it had no contact in a session of its own for so long.
+    """Yield each time in which the holder may promote itself: no contact in a session of its own for ShadowResubmitTimeSpan.
 
-    It is so after ShadowResubmitTimeSpan. Each tuple has event and time at which that had passed, and the time of the next
-    contact or of the history's end. `own` has time and event of each contact in a session of its own. The holder may count from
+    Each tuple has the number of the first event after that span, the time at which it had passed, and the time of the next contact
+    or of the history's end. `own` has time and event of each contact in a session of its own, in order. The holder may count from
     one heartbeat before it stored its first copy: if it keeps its heartbeat, it has had contact since then.
     """
     first = pair.copies[0]

@@ -52,7 +52,10 @@ def announced_size_is_kept(facts: Facts) -> Finding:
 
 
 def _check_announced(facts: Facts, finding: Finding, session: Session, limit: int) -> None:
-    """Add a violation for an announced size that is no MaxMessageSize in force since the session began; 0 is not judged."""
+    """Add a violation for an announced size (`limit`) that MaxMessageSize was at no time from the session's begin to the reply.
+
+    0, no limit, is not judged.
+    """
     if not limit:
         return
     n = _last_ehlo_reply(session).n

@@ -2,7 +2,8 @@
 
 The sound reference runs every cell once, in virtual time, in forked processes, with the recording code of `instrument`. The command that
 tests mutants keeps the result in a file, if one is named, with a hash of everything that it depends on. A *site* is one mutant: a place
-in the reference's source and an operator.
+in the reference's source and an operator. Cells are known by their numbers in the list of all cells. `root` is the directory of the
+reference's package; `Site.file` is a path below it.
 """
 
 import json
@@ -34,11 +35,11 @@ class Differences:
 def find_differences(
     sites: Sequence[Site], cells: Sequence[Cell], root: Path, seed: int, jobs: int
 ) -> Iterator[Differences]:
-    """Run all cells on the sound reference below `root`, `jobs` processes at a time, and yield what each cell showed.
+    """Run all cells on the sound reference, in `jobs` processes at a time, and yield what each cell showed. Blocks until the next result.
 
-    Yields one `Differences` for each cell as it ends, in no fixed order: the sites that make a difference in it, and its cost. It
-    is empty for a cell that the reference does not pass, or that is not applicable. Sets the module's list `_SHARED`, so only one
-    call can be active at a time.
+    Yields one `Differences` for each cell as it ends, in no fixed order: the sites that make a difference in it, and its cost. The
+    object is empty for a cell that the reference does not pass, or that is not applicable. Sets the module's list `_SHARED`, so
+    only one call can be active at a time.
     """
     _SHARED[:] = [(sites, cells, root, seed)]
     context = multiprocessing.get_context("fork")
@@ -50,10 +51,10 @@ def find_differences(
 
 
 def merge_differences(sites: Iterable[Site], parts: Iterable[Differences]) -> Differences:
-    """Return the differences of all cells in one, given those of each cell (`parts`).
+    """Return the differences of all cells in one object, given those of each cell (`parts`).
 
-    A site in the body of a class, which runs when the file is imported, is given all cells in which any site of its file makes a
-    difference.
+    A site in the body of a class, which runs when the file is imported, is not recorded in cells. It is given all cells in which
+    any other site of its file makes a difference, and [] if there are none.
     """
     merged = Differences()
     for part in parts:
@@ -69,7 +70,7 @@ def merge_differences(sites: Iterable[Site], parts: Iterable[Differences]) -> Di
 
 
 def read_differences(path: Path, key: str) -> Differences | None:
-    """Return what a file of `write_differences` holds; None when it does not exist or was made for another key (`inputs_sha256`)."""
+    """Return what a file of `write_differences` holds; None when it does not exist or was written with another `key`."""
     if not path.exists():
         return None
     stored = json.loads(path.read_text("utf-8"))
@@ -88,7 +89,10 @@ _SHARED: list[tuple[Sequence[Site], Sequence[Cell], Path, int]] = []
 
 
 def _load_instrumented(parent: int, temporary: str) -> None:
-    """Make this forked process import the reference with recording code, and end with its parent."""
+    """Make this forked process import the reference with recording code, and end with its parent.
+
+    `parent` is the parent's process id; temporary files are put below `temporary`.
+    """
     prepare_process(parent, temporary)
     ((sites, _, root, _),) = _SHARED
     numbers = {site: number for number, site in enumerate(sites)}

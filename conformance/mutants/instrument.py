@@ -38,8 +38,8 @@ _Change = tuple[int, str]
 def instrument(source: str, file: str, numbers: Mapping[Site, int]) -> ast.Module:
     """Return the syntax tree of a source file that records differences under the numbers of its sites.
 
-    `numbers` has all sites of the file that are not in the body of a class. The recording functions are set as built-ins of this
-    process. Raises SyntaxError.
+    `numbers` has all sites of the file that are not in the body of a class. The recording functions, which add to `DIFFERS`, are set
+    as built-ins of this process. Raises SyntaxError.
     """
     tree = ast.parse(source)
     counts: dict[tuple[str, str], int] = {}
@@ -72,9 +72,9 @@ class _Instrumentation(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> Any:
         """Return what replaces a node: one node or, for a statement with sites, a list of a recording call and the statement.
 
-        Nodes without sites stay, with what is in them replaced. A changed condition is recorded where the condition is evaluated,
-        without a call before the statement, and a change in the pattern of a `case` before its `match`. Assertions, signatures
-        and annotations are left as they are.
+        Nodes without sites stay, with what is in them replaced. A site that negates the condition of a statement is recorded where
+        the condition is evaluated, without a call before the statement; a site in the pattern of a `case` before the `match`.
+        Assertions, signatures and annotations are left as they are.
         """
         if isinstance(node, ast.Assert | ast.arguments | ast.pattern):
             return node

@@ -12,9 +12,9 @@ from conformance.mutants.operators import Site, mutate
 
 
 def load_mutant(site: Site, root: Path) -> None:
-    """Make this process import the mutant in place of its file below `root`; the reference must not be imported yet.
+    """Make this process import the mutant (`site`) in place of its file; the reference must not be imported yet.
 
-    Raises LookupError if the file has no such site.
+    `root` is the directory of the reference's package. Raises LookupError if the file has no such site.
     """
     path = root / site.file
     load_instead({path: compile(mutate(path.read_text("utf-8"), site), str(path), "exec", dont_inherit=True)})

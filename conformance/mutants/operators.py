@@ -46,7 +46,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One mutant: `file` below the package of the reference, the function's qualified name, the operator, and the line.
+    """One mutant: `file` (a path below the package of the reference), the function's qualified name, the operator, and the line number.
 
     `occurrence` is its number, from 1, among the sites of this operator in this function.
     """
@@ -68,7 +68,10 @@ class Site:
 
 
 def find_sites(source: str, file: str) -> list[Site]:
-    """Return the sites of a source file, in its order. Raises SyntaxError."""
+    """Return the sites of a source file, in the order in which its tree is walked. Raises SyntaxError.
+
+    `source` is the text of the file, `file` the path that its sites get.
+    """
     counts: dict[tuple[str, str], int] = {}
     lines = source.splitlines()
     sites = []
@@ -132,7 +135,7 @@ class _Replacement(ast.NodeTransformer):
 
 
 def walk_functions(tree: ast.AST, function: str = "") -> Iterator[tuple[ast.AST, str, bool]]:
-    """Yield the nodes inside functions and class bodies that may be mutated.
+    """Yield the nodes inside functions and class bodies that may be mutated, each before the nodes in it.
 
     Each comes with the qualified name of its function or class, and whether it is in the body of a class and in no method.
     `function` is the qualified name of what `tree` is, "" for a whole file. Code of the file outside of functions and classes is
@@ -189,7 +192,7 @@ def _is_logging(node: ast.AST) -> bool:
 
 
 def _is_docstring(node: ast.AST) -> bool:
-    """Return whether a statement consists of a literal, such as a docstring."""
+    """Return whether a statement consists of a literal: a docstring, also one of an attribute, or a number or `...`."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 

@@ -1,10 +1,11 @@
 """Which survivors are expected: mutants that cannot be observed, that no requirement binds, and those that are not caught yet.
 
 `fixtures/mutants/` has four files. `equivalent.yaml` and `no-row.yaml` are lists of entries with `mutants` and the `reason`: nothing that
-anybody can observe changes, or no document or RFC binds what changes. `survivors.yaml` has the other survivors seen so far. Each mutant
-stands there as its id and the line of source code that it changes: ids have numbers, which may stand for another place when code is added or
-removed before it. `groups.yaml` maps each module of the reference, and functions of some, to the groups of requirements that they are about.
-A *pin* is the reason why a mutant need not be caught: `equivalent` or `no-row`.
+can be observed changes, or no document or RFC binds what changes. `survivors.yaml` has the other survivors seen so far. Each mutant
+stands there as its id and the line of source code that it changes: ids have numbers, which may stand for another place when code is
+added or removed before it. `groups.yaml` maps each module of the reference, and functions of some, to the groups of requirements
+that they are about. A *pin* is the reason why a mutant need not be caught: `equivalent` or `no-row`. A *survivor* is a mutant that
+no cell has caught. A *site* is a mutant as a place in the source (operators.py).
 """
 
 from collections.abc import Iterable, Mapping
@@ -63,19 +64,22 @@ class Pins:
     def groups_of(self, mutant: "Mutant") -> tuple[str, ...]:
         """Return the groups of requirements of the code that a mutant changes: those of the longest entry that its id begins with.
 
-        Return () if no entry fits.
+        An entry is a module, a folder of modules or a function. Return () if no entry fits.
         """
         entries = [entry for entry in self.groups if mutant.id.startswith((f"{entry}:", f"{entry}/", f"{entry}."))]
         return self.groups[max(entries, key=len)] if entries else ()
 
     def outdated_ids(self, sites: Iterable[Site]) -> list[str]:
-        """Return the ids, sorted, that none of all `sites` has, or that now stand for another line than the one written down."""
+        """Return those ids in the files, sorted, that stand for no mutant any more, or for another line than the one written down.
+
+        `sites` are all mutants of the reference as it is now.
+        """
         current = {site.id: site.text for site in sites}
         return sorted(mutant for mutant, line in self.lines.items() if current.get(mutant) != line)
 
 
 def read_pins(folder: Path) -> Pins:
-    """Return what the files of a folder say; a missing one counts as empty.
+    """Read the four files of a folder and return what they say; a missing one counts as empty.
 
     Raises PinsError for a file that cannot be parsed or has another form, and for a mutant that is pinned twice.
     """

@@ -2,7 +2,9 @@
 
 The process is forked before the reference is imported, and nothing is written to disk (`loading`). A mutant may hang: the kernel
 ends a process that computes for ever in one cell, and one that waits there for ever is killed after `WALL_LIMIT_S`. Both limits
-begin anew with each cell: else a mutant that survives hundreds of cells on a slow machine would count as one that hangs.
+begin anew with each cell: else a mutant that survives hundreds of cells on a slow machine would count as one that hangs. A mutant is
+*killed* if a cell fails with it, *survived* if none does, and *broken* if it hangs, its process ends without a result, or its cells
+end in errors of the harness only.
 """
 
 import gc
@@ -79,8 +81,9 @@ def run_mutants(
 ) -> Iterator[MutantResult]:
     """Run all trials, each in a forked process, `jobs` at a time; yield each result as it comes, in no fixed order.
 
-    `root` is the directory of the reference. A child is killed when a cell lasts `WALL_LIMIT_S`; its mutant is broken. Children still
-    running are killed when the caller stops early. Raises RuntimeError when this process has imported the reference: its mutants could not be loaded.
+    Blocks until the next result. `root` is the directory of the reference's package. A child is killed when a cell lasts
+    `WALL_LIMIT_S`; its mutant is broken. Children still running are killed when the caller stops early. Raises RuntimeError when
+    this process has imported the reference: its mutants could not be loaded.
     """
     if REFERENCE in sys.modules:
         raise RuntimeError(f"{REFERENCE} is imported already")
@@ -143,7 +146,10 @@ def _broken_result(trial: MutantTrial) -> MutantResult:
 def _run_in_child(
     sender: Connection, trial: MutantTrial, cells: Sequence[Cell], root: Path, seed: int, parent: int, temporary: str
 ) -> None:
-    """Load the mutant, run its cells until one fails, and send the result. The process ends afterwards, or with its parent."""
+    """Load the mutant, run its cells until one fails, and send the result. The process ends afterwards, or with its parent.
+
+    Before each cell it sends None. `parent` is the parent's process id; temporary files are put below `temporary`.
+    """
     prepare_process(parent, temporary)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a mutant's callbacks may fail by the thousand
 
@@ -164,9 +170,9 @@ def run_mutant(
 ) -> MutantResult:
     """Run the mutant that is loaded in this process in its cells until one of them fails, and return the result. Blocks.
 
-    It is killed by a failed verdict, or, without a requirement, by a node that does not start or ends by itself. Cells that only
-    the harness could not run say nothing: after `MAX_ERRORS` of them in the beginning, or if all are such cells, it is broken.
-    Otherwise, also after MAX_CELLS cells, it has survived. Calls `begin_cell` before each cell.
+    The mutant is killed by a failed verdict or, then without a requirement, by a node that fails (`_has_failed_node`). A cell whose
+    outcome is an error says nothing of it: if the first `MAX_ERRORS` cells end so, or all cells, the mutant is broken. Otherwise it
+    has survived, also after MAX_CELLS cells or without any cell. Calls `begin_cell` before each cell.
     """
     began = time.process_time()
     ran = errors = 0
@@ -203,7 +209,8 @@ def run_mutant(
 def _has_failed_node(finished: FinishedTrial) -> bool:
     """Return whether a node has failed in a run of the mutant; the sound reference passes the cell, so the mutant is the cause.
 
-    The node could not be started, waited for ever as it started, ended by itself, or failed at a command.
+    A node has failed that could not be started, waited for ever as it started (the cell then has a `problem`, and the last event
+    of the node is `started`), ended by itself, or failed at a command.
     """
     last = {event.node: event.action for event in finished.ran.events if isinstance(event, NodeEvent)}
     failed = any(isinstance(event, NodeEvent) and event.action in ("failed", "exited") for event in finished.ran.events)

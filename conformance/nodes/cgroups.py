@@ -83,7 +83,8 @@ _JOIN_SCRIPT = 'while [ "$1" != -- ]; do echo 0 >"$1/cgroup.procs" || exit 126; 
 def make_cgroup(limits: Limits) -> Cgroup | None:
     """Make the groups for a new start of a node, with its limits; None where this machine allows none.
 
-    A limit is set only where the controller exists. The first call of a process also removes what dead harnesses left.
+    A limit is set only where the controller exists. The first call of a process also tries out what the machine allows, and
+    removes what dead harnesses left, which may block for 10 s for each group.
     """
     parent = _parent()
     if parent is None:

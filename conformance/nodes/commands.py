@@ -130,8 +130,8 @@ def parse_output(node: str, name: str, text: str) -> Any:
 async def version_by_command(candidate: Candidate) -> str:
     """Return the version that the description's `version` command prints, at most 200 characters.
 
-    It is the first group of the match of `version-pattern`, or all of the match. Return what the description says
-    instead when it has no such command, or when the server is not installed or its output does not match. Raises
+    The version is the first group of the match of `version-pattern` in the output, or all of the match. Return the `version` of
+    the description instead when it has no such command, the server is not installed, or the output does not match. Raises
     NodeError when the command fails.
     """
     template = candidate.commands.get("version")

@@ -3,6 +3,8 @@
 A node is driven through the interface `Node` only. Its configuration is the JSON document of the contract, rendered by
 `conformance.nodes.configuration`; the reference gets nothing that another candidate does not get. The *description* of
 a candidate is the YAML file that says how its server is started, and which commands it has for steps such as `inspect`.
+A *cell* is one scenario, run with one candidate for each server. The *guard* is a process of the harness (kind `exec`) between
+the harness and the processes of a node.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +22,8 @@ REFUSED = 2
 class NodeError(Exception):
     """A node did not do what the contract asks.
 
-    `node` is its name, `stage` is the step of its life (`start`, `stop`, the name of a command), and `hint` says what
-    to look at ('': nothing).
+    `node` is its name, `stage` is the step of its life (`start`, `stop`, the name of a command), `reason` says what went
+    wrong, and `hint` what to look at ('': nothing).
     """
 
     def __init__(self, node: str, stage: str, reason: str, hint: str = "") -> None:
@@ -37,19 +39,22 @@ class ConfigurationRefused(NodeError):
 
 
 class WrongNodeState(NodeError):
-    """A step needs a node that runs, or one that is down, and the node is not: the cell left the scenario's course."""
+    """A step needs a running node and it is down, or the reverse; the cell cannot go on as the scenario describes it."""
 
 
 class CannotRestart(WrongNodeState):
-    """A node did not start again on its own queue: what it had acknowledged cannot be reached."""
+    """A node that has run before did not start again on its own queue: messages that it acknowledged cannot be reached."""
 
 
 class Unsupported(NodeError):
-    """The candidate's description has no such command: a cell that needs it is not applicable."""
+    """The candidate's description, or its node in this process, has no such command: a cell that needs it is not applicable."""
 
 
 class CommandFailed(NodeError):
-    """A command of the description exited with a code other than 0; `output` is the end of its stderr."""
+    """A command of the description exited with a code other than 0.
+
+    `output` is the end of its stderr; for a command whose output goes to the node's log (kind `remote`) an excerpt of that.
+    """
 
     def __init__(self, node: str, stage: str, code: int, output: str) -> None:
         super().__init__(node, stage, f"exit code {code}: {output}")
@@ -60,14 +65,14 @@ class CommandFailed(NodeError):
 class Node(Protocol):
     """One node under test.
 
-    Every method raises NodeError when the node does not do its part. What a process or container does is waited for with a
-    deadline; a node in this process (kind `python`) without one.
+    Every method may raise NodeError: the node does not do its part, or is not in the state (running, down) that the method
+    needs. What a process or container does is waited for with a deadline; a node in this process (kind `python`) without one.
     """
 
     name: str
 
     async def start(self, configuration: NodeConfiguration) -> None:
-        """Start on the existing data and return when every listener has greeted.
+        """Start on the existing data and return when every listener has greeted a connection with 220.
 
         Raises ConfigurationRefused when the node refuses its configuration (exit code 2).
         """
@@ -85,7 +90,7 @@ class Node(Protocol):
         """Destroy the queue database of a node that is down."""
 
     async def pause(self) -> None:
-        """Freeze the node (SIGSTOP, or the like)."""
+        """Freeze the node (SIGSTOP, or the like); for a node in this process, stop the traffic on its links instead."""
 
     async def resume(self) -> None:
         """Let a frozen node go on."""
@@ -97,7 +102,7 @@ class Node(Protocol):
         """
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
-        """Run a command such as `inspect`, `redirect-messages` or `resubmit`, and return the JSON that it printed.
+        """Run a command and return what it printed: parsed JSON of `inspect`, `redirect-messages` or `resubmit`, else the text.
 
         `arguments` are a server for `redirect-messages`, a mailbox database for `resubmit`, and none for `inspect`.
 
@@ -109,7 +114,7 @@ class Node(Protocol):
 
     @property
     def failure(self) -> str | None:
-        """Why the node ended without being asked to; None while it runs or after it was asked to end."""
+        """Why the node ended without being asked to; None while it runs, and if it has ended only because it was asked to."""
 
     @property
     def guard_pid(self) -> int | None:

@@ -197,7 +197,7 @@ class DockerNode(ManagedNode, kind="docker"):
         return f"{os.geteuid()}:{os.getegid()}", False
 
     def _create_container(self, user: str) -> Any:
-        """Make a container of the node's image with its directories mounted; blocks until the engine has answered."""
+        """Make and return a container of the node's image with the node's directories mounted. Blocks."""
         files = self._files
         mounts = [
             Mount(str(NODE), str(files.directory.absolute()), type="bind", read_only=True),
@@ -211,7 +211,7 @@ class DockerNode(ManagedNode, kind="docker"):
         return str(self._container.attrs["NetworkSettings"]["Networks"][self._network.name]["IPAddress"])
 
     def _launch(self, container: Any, loop: asyncio.AbstractEventLoop) -> None:
-        """Start a container, and a thread that writes what it prints to the log from the first octet on. Blocks."""
+        """Start a container, and a thread that writes what it prints to the log from the first octet on. Blocks until it has started."""
         stream = Stream.from_answer(container.attach(stream=True, logs=False))
         try:
             container.start()

@@ -60,7 +60,7 @@ def owner_id() -> str:
 def _end_reaper(process: subprocess.Popen[bytes]) -> None:
     """Close the reaper's input, by which it sees that this process ends, and wait until it has removed what is left.
 
-    Raises TimeoutExpired when that takes more than 60 s.
+    Called when this process exits. Raises TimeoutExpired when that takes more than 60 s.
     """
     assert process.stdin is not None
     process.stdin.close()
@@ -74,7 +74,7 @@ class Engine:
     """
 
     def __init__(self, node: str, directory: Path, client: Any) -> None:
-        """Use the SDK's `client`; `connect` makes both."""
+        """Keep the SDK's `client`; `connect` makes the client and this object."""
         self._node = node
         self._directory = directory
         self._client = client
@@ -124,7 +124,7 @@ class Engine:
         return image
 
     async def make_network(self) -> Any:
-        """Make a network for the node alone, from which only this machine can be reached."""
+        """Make a network for the node alone, from which only this machine can be reached; return it. Raises NodeError."""
 
         def make() -> Any:
             """Make the network, and read its attributes, which have its addresses. Blocks."""
@@ -136,9 +136,10 @@ class Engine:
         return await self.call("network", make)
 
     def create(self, candidate: Candidate, command: list[str], mounts: list[Mount], network: Any, user: str) -> Any:
-        """Return a new hardened container that is not started, in a network of `make_network`. Blocks.
+        """Return a new container that is not started, in a network of `make_network`. Blocks. Raises what the SDK raises.
 
-        `command` [] and `user` '' leave the image's own.
+        It has the options of `hardening_options`, and a limit on the size of each file. `command` [] and `user` '' leave the
+        image's own.
         """
         fields = DockerFields.of(candidate).container
         assert fields is not None
@@ -168,7 +169,11 @@ class Engine:
 
 
 def hardening_options(fields: Container) -> dict[str, Any]:
-    """Return the options of `containers.create` that take every right, and unlimited memory and processes, from a container."""
+    """Return the options of `containers.create` that restrict a container.
+
+    It gets a read-only root with a tmpfs for `/tmp` and the `writable` directories, no capabilities, a name server that does not
+    answer, and limits on memory and processes.
+    """
     return {
         "read_only": True,
         "tmpfs": dict.fromkeys(("/tmp", *fields.writable), "size=64m,mode=1777"),  # noqa: S108  # of the container
@@ -185,7 +190,7 @@ def hardening_options(fields: Container) -> dict[str, Any]:
 
 
 def kill(container: Any) -> None:
-    """SIGKILL all processes in a container; do nothing when it has ended already. Blocks."""
+    """SIGKILL all processes in a container; do nothing when it has ended already. Blocks. Raises other errors of the engine."""
     try:
         container.kill()
     except docker.errors.APIError as error:

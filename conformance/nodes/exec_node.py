@@ -104,7 +104,10 @@ class ExecNode(ManagedNode, kind="exec"):
 
     @property
     def oom_kills(self) -> int | None:
-        """How many processes the kernel killed for lack of memory since the node first started; None without a cgroup."""
+        """How many of the node's processes the kernel killed for lack of memory, in all its starts; None where it does not count.
+
+        It counts only in a cgroup that has a controller of memory. One start without a cgroup makes this None for good.
+        """
         now = self._group.oom_kills() if self._group is not None else 0
         return None if now is None or self._earlier_oom_kills is None else self._earlier_oom_kills + now
 
@@ -211,14 +214,14 @@ class ExecNode(ManagedNode, kind="exec"):
         return [*words, *(["--preload", str(self._preload)] if self._preload else []), "--"]
 
     def _with_shifted_clock(self, argv: list[str]) -> list[str]:
-        """Return a command of the node, with the words before it that shift its clock if the cell's clock is shifted."""
+        """Return a command of the node, after the words that shift its clock if the cell's clock is shifted. Raises CannotShift."""
         return argv if self._clock is None else [*self._clock.command_prefix(argv[0], self._environment()), *argv]
 
     async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
         """Run a command of the description in the node's namespaces and (but `stop`) its cgroup; return what it printed.
 
-        In a private root that is by nsenter: with the namespaces, root and working directory of the root's init. `wipe` comes
-        when the node is down and its root is gone, and gets a new one, with the same layer and directory.
+        A node with a private root has its commands run in it, by nsenter. `wipe` is run when the node is down and its root is
+        gone: it gets a new private root, with the same installed files and the same directory. Raises NodeError.
         """
         argv = self._with_shifted_clock(self._files.fill(template, arguments))
         if self._availability.private_root is not None and name == "wipe":
@@ -243,7 +246,7 @@ class ExecNode(ManagedNode, kind="exec"):
     async def _flush_regularly(self, seconds: float) -> None:
         """Run the `flush` command every `seconds` seconds of real time until cancelled, so that the node retries deliveries.
 
-        A failure is noted in the log; it ends the task when the node has ended.
+        A failure of the command is noted in the node's log. A failure after the end of the node ends this without a note.
         """
         loop = asyncio.get_running_loop()
         due = loop.time()
@@ -302,7 +305,7 @@ class ExecNode(ManagedNode, kind="exec"):
             process.stdin.close()
 
     async def _wait_for_guard(self, process: Process) -> None:
-        """Wait for the end of a guard that was asked to kill its tree, and kill it if it does not end.
+        """Wait for the end of a guard that was asked to kill its tree, for 15 s twice at most, and kill it if it does not end.
 
         The node may have frozen its guard: then everything below the process that was started is killed from here, and at
         last that process itself. Of two guards the upper one, which waits for the lower, kills what the lower left.
@@ -320,7 +323,10 @@ class ExecNode(ManagedNode, kind="exec"):
         process.kill()
 
     async def _end_cgroup(self) -> None:
-        """Kill what is left in the node's cgroup, where no guard sees it, count its kills for memory, and remove it."""
+        """Kill what is left in the node's cgroup, where no guard sees it, count its kills for memory, and remove it.
+
+        A group that cannot be removed is noted in the node's log.
+        """
         self._earlier_oom_kills, group, self._group = self.oom_kills, self._group, None
         if group is not None and (left := await asyncio.to_thread(group.kill_and_remove)):
             self._files.log.add_note(f"not all of the server's processes could be ended: {left} is left")
@@ -333,7 +339,10 @@ class ExecNode(ManagedNode, kind="exec"):
         self._write_to_guard(number, self._running_process(stage))
 
     def _write_to_guard(self, number: signal.Signals, process: Process) -> None:
-        """Write the octet that has the guard send a signal, unless its input is closed; does not wait for the signal."""
+        """Write the octet that has the guard send a signal, and have the clock note it; nothing if the guard's input is closed.
+
+        Does not wait for the signal.
+        """
         if process.stdin is not None and not process.stdin.is_closing():
             process.stdin.write(_GUARD_WORDS[number])
             if self._clock is not None:
@@ -361,7 +370,10 @@ class ExecNode(ManagedNode, kind="exec"):
         return None if self._disk is None else self._disk.preload
 
     def _environment(self) -> dict[str, str]:
-        """Return the environment of the node's programs; in a private root a file there names the preloaded library."""
+        """Return the environment of the node's programs: the harness's without `_NO_BYTECODE`, the description's, and LD_PRELOAD.
+
+        LD_PRELOAD names the library of a failing disk; in a private root a file does that.
+        """
         own_root = self._availability.private_root is not None
         layer = {"LD_PRELOAD": str(self._preload)} if self._preload and not own_root else {}
         inherited = {name: value for name, value in os.environ.items() if name != _NO_BYTECODE}
@@ -369,9 +381,7 @@ class ExecNode(ManagedNode, kind="exec"):
 
 
 def _retry_interval(transport: Mapping[str, Any]) -> float | None:
-    """Return MessageRetryInterval of a node's configuration, real seconds; None when it is not a possible duration.
-
-    A server whose own interval cannot be set is asked to try again at this one.
+    """Return MessageRetryInterval of a node's configuration, real seconds; None when it is missing or not a possible duration.
 
     A scenario may configure anything, even a word or a negative number: it is the server that must refuse that.
     """

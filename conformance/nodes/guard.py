@@ -145,7 +145,7 @@ class LogCopier:
 
 
 class Guard:
-    """Starts the command, and handles what its processes, its log, its limits and the harness's octets ask for.
+    """Starts the command in its constructor; `run` handles what its processes, its log, its limits and the harness's octets ask for.
 
     `_code` is the command's exit code (-n after signal n), None while it runs. `_reading` is the pipe of what the tree
     prints, `_waking` a pipe that becomes readable when a child ends.
@@ -175,7 +175,8 @@ class Guard:
     def _start(self, output: int) -> subprocess.Popen[bytes]:
         """Start the command as its user, with its stdout and stderr to `output`, in its cgroups, and return its process.
 
-        The guard itself enters the cgroups only meanwhile. No single file of the command can outgrow the directory's limit.
+        For that the guard itself enters the cgroups, since a process starts in those of its parent, and leaves them afterwards.
+        No single file of the command can outgrow the directory's limit.
         """
         options = self._options
         account = pwd.getpwnam(options.user) if options.user else None

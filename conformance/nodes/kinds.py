@@ -1,7 +1,8 @@
 """The node classes, one for each kind of candidate: `conformance/nodes/KIND_node.py` has a subclass of `NodeBase`.
 
 A cell (one scenario with one candidate for each server) gets a node in two steps: `find_place` chooses its addresses, so that
-the links can be opened, and `create` makes the node itself, which is still down.
+the links can be opened, and `create` makes the node itself, which is still down. A *link* is the address that one party (a
+server, a sink) dials to reach another. The *guard* of a node is the harness's process above the node's own.
 
 Under the *shifted* clock a node's processes see the machine's time plus a shift. Time *jumps* when the harness
 increases that shift, because nothing is due before a later time.
@@ -125,7 +126,8 @@ class NodeBase:
     ) -> Place:
         """Choose the addresses of a server's node; what that takes is released by callbacks on `exit_stack`.
 
-        By default each listener gets a leased port of 127.0.0.1. Raises NodeError, and OSError when no port is free.
+        `directory` is the node's own. By default each listener that the candidate opens gets a port of 127.0.0.1 that `leases` holds.
+        Raises NodeError, and OSError when no port is free.
         """
         return leased_place(server.role, candidate, leases)
 

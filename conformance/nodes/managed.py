@@ -48,7 +48,7 @@ class ManagedNode(NodeBase, ABC, kind=None):
 
     @property
     def failure(self) -> str | None:
-        """Why the program ended without being asked to; None while it runs, or after it was asked to end."""
+        """Why the program ended without being asked to, until the next start; None if it has not."""
         return self._failure
 
     async def stop(self) -> int:
@@ -106,8 +106,9 @@ class ManagedNode(NodeBase, ABC, kind=None):
         )
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
-        """Run a command of the description; return its JSON, or its text when the node contract does not define it.
+        """Run a command of the description and return what it printed.
 
+        For a command of the node contract (such as `inspect`) that is parsed JSON, or None if it printed nothing; else the text.
         Raises Unsupported when the description has no such command, NodeError when it fails or its JSON cannot be read.
         """
         text = await self._run(name, command_template(self._candidate, self.name, name), arguments)
@@ -141,7 +142,7 @@ class ManagedNode(NodeBase, ABC, kind=None):
         return NodeError(self.name, "start", self._describe_exit(code, "it exited"))
 
     def _describe_exit(self, code: int, how: str) -> str:
-        """Return why the program ended without being asked to: `how` and the exit code, or the SIGKILL, and the log's end.
+        """Return why the program ended: `how` with its exit code, or that SIGKILL came from elsewhere; then an excerpt of its log.
 
         The expectation `left` finds the exit code in this text.
         """

@@ -109,9 +109,9 @@ class NodeDirectory:
         return (self.data, *([self.status.parent] if self._candidate.contract == 2 else []))
 
     def _owner(self) -> Owner | None:
-        """Return the owner that new files get: `user`, with the group unchanged (-1); None: this process's user.
+        """Return the owner that new files get: `user`, with the group unchanged (-1).
 
-        Raises NodeError when `user` does not exist.
+        None, for this process's own user, without a `user` and where this process is not root. Raises NodeError when `user` does not exist.
         """
         name = self._user
         if name is None or os.geteuid() != 0:

@@ -84,7 +84,7 @@ _TAIL = 32 * 1024
 
 
 class NodeLog:
-    """The log in a node's directory. Every method raises OSError."""
+    """The log in a node's directory. Every method can raise OSError."""
 
     def __init__(self, directory: UntrustedDirectory) -> None:
         self._directory = directory
@@ -104,7 +104,7 @@ class NodeLog:
 
     @property
     def size(self) -> int:
-        """The log's length in octets."""
+        """The log's length in octets. The file is made if it was not opened yet."""
         return os.fstat(self.descriptor).st_size
 
     def read(self, start: int, max_octets: int) -> str:

@@ -1,6 +1,7 @@
 """The addresses of each server of a cell: those that it opens, those at which links dial it, those of the links it dials.
 
-A *cell* is one scenario with one candidate for each server.
+A *cell* is one scenario with one candidate for each server. A *link* is the address that one party (a server, a sink) dials to reach
+another; the harness listens there and passes the session on.
 A port that a node will open is leased: no other run on this machine uses it until the lease is released. A lease is an
 abstract Unix socket whose name contains the port's number. Such names are shared by all processes that share the ports,
 whatever their users and file systems, and the kernel releases them when a run is killed.
@@ -114,7 +115,10 @@ def addresses_by_listener(role: Role, opened: Mapping[str, Address]) -> dict[str
 
 
 def leased_place(role: Role, candidate: Candidate, leases: PortLeases) -> Place:
-    """Return a place on leased ports of 127.0.0.1. Raises OSError when no port is left."""
+    """Return a place with a leased port of 127.0.0.1 for each listener that the candidate opens in this role.
+
+    Its other listeners have the address of its `frontend`. Raises OSError when no port is left.
+    """
     own = (listener for listener in candidate.listeners if listener in listeners_of(role))
     addresses = addresses_by_listener(role, {listener: ("127.0.0.1", leases.lease()) for listener in own})
     return Place(listen_addresses=addresses, dial_addresses=dict(addresses))

@@ -61,10 +61,10 @@ _MAX_HEAD = 64 * 1024 * 1024
 
 
 def preload_obstacle(word: str) -> tuple[Path, str] | None:
-    """Return a program and why a preloaded library does not see what it does: `setuid`, `static` or `go`; None if it does.
+    """Return (program, `setuid`, `static` or `go`: why a preloaded library would not see what it does), or None if it would.
 
     `word` is the program's name or path; for a script its interpreter is examined. Also None when there is no such program,
-    since starting it will report that.
+    since starting it will report that. Raises OSError when the file cannot be read.
     """
     path = shutil.which(word)
     if path is None:

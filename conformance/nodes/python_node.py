@@ -36,7 +36,7 @@ class InProcessNode(Protocol):
     """Why it failed on its own, or None."""
 
     async def start(self) -> None:
-        """Read the file and open the listeners. Raises ValueError when the configuration is refused."""
+        """Read the configuration file and open the listeners. Raises ValueError when the configuration is refused."""
 
     async def stop(self) -> None:
         """End in an orderly way."""
@@ -45,10 +45,10 @@ class InProcessNode(Protocol):
         """Abort every socket and drop everything that was not committed."""
 
     async def reload(self) -> None:
-        """Read the file again and apply it. Raises ValueError when the configuration is refused."""
+        """Read the configuration file again and apply it. Raises ValueError when the configuration is refused."""
 
     async def command(self, name: str, arguments: Sequence[str]) -> Any:
-        """Return the JSON of a command.
+        """Run a command of the node contract such as `inspect`, and return its result as JSON values (dict, list, str, ...).
 
         Raises NotImplementedError for one that the node does not have, ValueError for one that it refuses.
         """
@@ -59,7 +59,7 @@ Factory = Callable[[Path, WallClock, str | None], InProcessNode]
 
 
 def load_factory(name: str) -> Factory:
-    """Import `package.module:factory`. Raises NodeError when it does not exist, or its module cannot be imported."""
+    """Import and return the factory that `name` gives as `package.module:factory`. Raises NodeError when that fails."""
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
@@ -168,14 +168,20 @@ class PythonNode(NodeBase, kind="python"):
         self._node = node
 
     async def stop(self) -> int:
-        """Stop in an orderly way; return 1 when the node reports a failure, else 0. Raises NodeError when it is down."""
+        """Stop in an orderly way; return 1 when the node reports a failure, else 0.
+
+        Raises NodeError when it is down, and what the node raises as it is.
+        """
         node = self._running_node("stop")
         await node.stop()
         self._node = None
         return 0 if node.failure is None else 1
 
     async def kill(self) -> None:
-        """Abort every socket and drop everything that was not committed. Raises NodeError when the node is down."""
+        """Abort every socket and drop everything that was not committed.
+
+        Raises NodeError when the node is down, and what the node raises as it is.
+        """
         await self._running_node("kill").kill()
         self._node = None
 
@@ -266,7 +272,7 @@ class _LogFile(logging.FileHandler):
     """A log file that drops lines in silence when the disk is full: the cell itself reports that."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the base class calls it so
-        """Report the error of writing a line as logging does; drop one which means that the machine has run out of something."""
+        """Report an error of writing a line as logging does, on stderr; ignore one that shows that the machine has run out of something."""
         if not shortage_of(sys.exc_info()[1] or Exception()):
             super().handleError(record)
 

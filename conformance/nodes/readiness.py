@@ -181,7 +181,7 @@ def read_status(node: str, path: Path) -> Status | None:
 async def _wait_for_log_line(node: str, log: NodeLog, offset: int) -> None:
     """Wait, without a deadline, for a whole line that contains "configuration", within 1 MiB after `offset` octets of the log.
 
-    Upper and lower case are the same there. Raises ConfigurationRefused when the first such line contains "refused", in
+    The case of "configuration" does not matter. Raises ConfigurationRefused when the first such line contains "refused", in
     lower case.
     """
     while True:

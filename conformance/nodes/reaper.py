@@ -20,7 +20,7 @@ _MAX_LOOKS = 60
 def remove_labelled(client: Any, label: str) -> bool:
     """Remove every container, with its volumes, and every network that has the label; return whether there was any.
 
-    An object that cannot be removed now is reported on stderr.
+    `label` is `NAME=VALUE`. Blocks. An object that cannot be removed now is reported on stderr.
     """
     containers = client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
     for container in containers:

@@ -75,7 +75,7 @@ class RemoteNode(NodeBase, kind="remote"):
     async def start(self, configuration: NodeConfiguration) -> None:
         """Write the files, run `start` (before the first time `wipe`), and wait until every listener has greeted.
 
-        Without a `start` command the first start only waits, and raises Unsupported later.
+        Without a `start` command the first start only waits for the server, and each later one raises Unsupported.
         """
         self._files.write(configuration)
         if "start" in self._candidate.commands:
@@ -124,8 +124,9 @@ class RemoteNode(NodeBase, kind="remote"):
         await reload_by_command(self.name, self._run)
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
-        """Run a command of the description; return its JSON, or its text when the node contract does not define it.
+        """Run a command of the description and return what it printed.
 
+        For a command of the node contract (such as `inspect`) that is parsed JSON, or None if it printed nothing; else the text.
         Raises Unsupported when the description has no such command, NodeError when it fails or its JSON cannot be read.
         """
         argv = self._files.fill(command_template(self._candidate, self.name, name), arguments)
@@ -176,10 +177,10 @@ class RemoteNode(NodeBase, kind="remote"):
 
 
 def _link_address(fields: RemoteFields, party: str, listener: str) -> Address:
-    """Return the address at which the description says that the server dials a party.
+    """Return the address at which the description says that the server dials a party: a sink, or a listener of another server.
 
-    The keys of `next-hops` are parties, and `SERVER.delivery` for that listener of a server. Without one: any free
-    port.
+    It is in `next-hops` under the party's name, for the listener `delivery` under `SERVER.delivery`. Where the description has none:
+    any free port of this machine.
     """
     key = f"{party}.{listener}" if listener == "delivery" else party
     next_hop = fields.next_hops.get(key)

@@ -95,7 +95,7 @@ def copy_to_log(container: Any, stream: Stream, log: int, limit: int) -> int:
 
 
 def _end_after_container(container: Any, stream: Stream, copied: threading.Event) -> None:
-    """Wait for the end of a container, then for `copied` for at most 5 s, and end the stream."""
+    """Wait for the end of a container, then for `copied` for at most 5 s, and end the stream. Blocks; runs in a thread."""
     try:
         container.wait(timeout=None)
         copied.wait(_MAX_DRAIN_S)
@@ -122,8 +122,9 @@ def run_inside(
 ) -> tuple[int, bytes, bytes]:
     """Run a command in a container; return its exit code and up to `max_octets` octets each of its stdout and stderr.
 
-    It blocks for at most `within` seconds. Raises TimeoutError when the command has not ended by then (it is not killed),
-    and what the SDK raises.
+    `container` is its id, `api` the SDK's low-level client. It blocks for at most `within` seconds, and for as long as the engine
+    takes to answer three requests. Raises TimeoutError when the command has not ended by then (it is not killed), and what the SDK
+    raises.
     """
     command = api.exec_create(container, argv)["Id"]
     printed = {1: bytearray(), 2: bytearray()}

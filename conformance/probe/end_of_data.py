@@ -118,11 +118,11 @@ async def send_variants(server: Server) -> dict[str, list[Reply]]:
 
 
 async def send_variant(server: Server, variant: Variant) -> list[Reply]:
-    """Send one message with a variant in it, and return the replies from its end to QUIT, without that to QUIT.
+    """Send one message with a variant in it, then QUIT; return the reply to the message and all that follow but 221 and 421.
 
     More than one reply means that the message ended early. The list is empty if the server closes the connection after DATA or
     BDAT. Raises NotApplicable without a permitted recipient, and if the server refuses the session or the transaction;
-    ServerSilent, Unanswered, OSError, and ServerClosed before DATA or BDAT. Replies 221 and 421 behind the first are left out.
+    ServerSilent, Unanswered, OSError; ServerClosed if the server closes the connection before DATA or BDAT.
     """
     recipient = server.require_recipient()
     parts = content_of(variant, recipient, server.mark(variant.name))

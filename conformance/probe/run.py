@@ -27,9 +27,9 @@ LAST_SHARE = 0.7
 
 
 async def probe_with_sink(server: Server, port: int | None, within: float, names: Collection[str]) -> list[LiveFinding]:
-    """Make the checks (`probe`) with a sink at a port of this machine, or for None without one.
+    """Make the checks with a sink at a loopback port, or for None without one, and return the findings, as `probe` does.
 
-    Sets `server.sink`. Raises SinkError, and what `probe` raises.
+    Sets `server.sink` if there is one. Raises SinkError if the sink cannot listen, and what `probe` raises.
     """
     if port is None:
         return await probe(server, within, names)

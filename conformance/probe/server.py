@@ -58,7 +58,7 @@ class Server:
 
     @asynccontextmanager
     async def session(self, hello: str | None = "EHLO") -> AsyncIterator[ProbeSession]:
-        """Open a session that has had its greeting, and EHLO or HELO if `hello` says so.
+        """Open a session that has had its greeting, and EHLO or HELO as `hello` says (None: neither); it ends with the block.
 
         Raises NotApplicable if the greeting is not 220 or EHLO is refused; ServerClosed, ServerSilent, Unanswered; OSError.
         """
@@ -73,13 +73,13 @@ class Server:
             yield session
 
     def require_extension(self, keyword: str) -> str:
-        """Return the parameters of an EHLO keyword. Raises NotApplicable if the server does not offer it."""
+        """Return the parameters of an EHLO keyword ('' for none). Raises NotApplicable if the server does not offer it."""
         if keyword not in self.keywords:
             raise NotApplicable(f"{keyword} is not offered")
         return self.keywords[keyword]
 
     def mark(self, name: str) -> str:
-        """Return the left part of the Message-ID of the message of a name, which no other run has."""
+        """Return the left part of the Message-ID of the message of this name, `NAME.TOKEN`, which no other run has."""
         return f"{name}.{self.token}"
 
     def require_recipient(self) -> str:

@@ -148,7 +148,7 @@ class ProbeSession:
         await asyncio.sleep(PIECE_PAUSE)
 
     async def reply(self) -> Reply:
-        """Return the next reply. Raises ServerSilent, ServerClosed."""
+        """Wait up to `_limit` seconds for the next reply, and return it. Raises ServerSilent, ServerClosed."""
         try:
             async with asyncio.timeout(self._limit):
                 return await self._read()
@@ -179,7 +179,7 @@ class ProbeSession:
             return first
 
     async def greeting(self) -> Reply:
-        """Return the greeting. Raises ServerSilent, ServerClosed."""
+        """Wait for the greeting, and return it. Raises ServerSilent, ServerClosed."""
         self._pending += 1
         return await self.reply()
 
@@ -194,7 +194,7 @@ class ProbeSession:
         """Send QUIT, and return all replies up to the end of the session, that to QUIT included.
 
         A server that is silent ends the list, and so does one that has closed. Waits `_limit` seconds for each reply that is due,
-        and a second for any other.
+        and a second for any other. Does not set `ended` for a silent server: unless the caller does, `close` sends QUIT again.
         """
         replies: list[Reply] = []
         try:

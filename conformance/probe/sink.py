@@ -84,7 +84,7 @@ class ProbeSink:
 
 @asynccontextmanager
 async def open_sink(port: int) -> AsyncIterator[ProbeSink]:
-    """Listen on this loopback port, and yield the sink. Raises SinkError if the port is taken."""
+    """Listen on this loopback port, yield the sink, and close it at the end of the block. Raises SinkError if it cannot listen."""
     sink = ProbeSink()
     try:
         server = await asyncio.get_running_loop().create_server(lambda: SinkSession(sink), "127.0.0.1", port)

@@ -12,8 +12,8 @@ from conformance.reference.config import NodeConfiguration, Peer
 def in_boundary(config: NodeConfiguration, peer: Peer) -> bool:
     """Return whether a peer is in this server's boundary.
 
-    The boundary of a DAG member is its whole DAG, across sites; that of any other server are the servers of its Active Directory
-    site that are in no DAG.
+    The boundary of a DAG member is its whole DAG, across sites; that of any other server is all servers of its Active Directory
+    site that are in no DAG. The role of the peer does not count.
     """
     if config.dag is not None:
         return peer.dag == config.dag
@@ -31,8 +31,8 @@ def makes_shadows_on_receipt(generation: str) -> bool:
 def can_be_shadow_server(config: NodeConfiguration, peer: Peer) -> bool:
     """Return whether this server may ask a peer to keep a shadow.
 
-    The peer must be a mailbox server of 2013 or later in the boundary, grant this server the right, and have a
-    transport listener. Whether shadow redundancy is enabled here does not count.
+    The peer must be a mailbox server of 2013 or later in the boundary, grant this server the right to use the shadow verbs there
+    (`send_xshadow`), and have a transport listener. Whether shadow redundancy is enabled here does not count.
     """
     return (
         in_boundary(config, peer)
@@ -46,8 +46,8 @@ def can_be_shadow_server(config: NodeConfiguration, peer: Peer) -> bool:
 def advertises_xshadow_to(config: NodeConfiguration, peer: Peer | None) -> bool:
     """Return whether this server, of 2010, advertises XSHADOW to a client: a peer with the right ms-Exch-SMTP-Accept-XSHADOW (SR-E10-18).
 
-    `peer` is the identified client of a session (authenticated, or externally secured), or None for any other client, which is
-    not offered it; nor is a peer of the role `submission`, nor any client while shadow redundancy is disabled here.
+    `peer` is the identified client of a session (authenticated, or externally secured), or None for any other client. Return
+    False for None, for a peer of the role `submission`, and for every client while shadow redundancy is disabled here.
     """
     return peer is not None and peer.accept_xshadow and _xshadow_rights_count(config, peer)
 
@@ -55,15 +55,16 @@ def advertises_xshadow_to(config: NodeConfiguration, peer: Peer | None) -> bool:
 def sends_xshadow_to(config: NodeConfiguration, peer: Peer | None) -> bool:
     """Return whether this server, of 2010, sends XSHADOW to a peer: this server has ms-Exch-SMTP-Send-XSHADOW there (SR-E10-19).
 
-    `peer` is None for a next hop outside of the organisation, to which it is not sent; nor is it to a peer of the role
-    `submission`, nor to any while shadow redundancy is disabled here.
+    `peer` is None for a next hop outside of the organisation. Return False for None, for a peer of the role `submission`, and for
+    every peer while shadow redundancy is disabled here.
     """
     return peer is not None and peer.send_xshadow and _xshadow_rights_count(config, peer)
 
 
 def _xshadow_rights_count(config: NodeConfiguration, peer: Peer) -> bool:
-    """Return whether the rights of a peer to use XSHADOW count: shadow redundancy is enabled here (SR-ENA-02) and the peer is a server.
+    """Return whether the rights of a peer apply at all: shadow redundancy is enabled here (SR-ENA-02), and the peer is a server.
 
-    A peer of the role `submission` is the Mailbox Transport Submission service and no transport server.
+    A right permits one of the two to use XSHADOW. A peer of the role `submission` is the Mailbox Transport Submission service and
+    no transport server.
     """
     return config.transport.ShadowRedundancyEnabled and peer.role != "submission"

@@ -136,9 +136,10 @@ class ComponentSets:
         return kind
 
     def with_replaced(self, classes: Mapping[str, type]) -> "ComponentSets":
-        """Return a copy in which these slots (names of `SLOTS`) have these classes; each defect and reading is applied so.
+        """Return a copy in which `classes`, keyed by slot name (`SLOTS`), replace the present ones; this applies a defect or a reading.
 
-        A name without `ex2010.` stands for both generations, unless 2010 has a class of its own in that slot.
+        A name without `ex2010.` stands for both generations, or only for 2013 and later if 2010 has a class of its own in that
+        slot. Raises TypeError for an unknown name.
         """
         of_2010 = {
             name.removeprefix(_PREFIX_2010): kind for name, kind in classes.items() if name.startswith(_PREFIX_2010)
@@ -151,9 +152,9 @@ class ComponentSets:
 def wire_components(host: Host, classes: ComponentClasses, identity: Identity) -> None:
     """Make each component and set it on `host`; the node starts them later, in the order of `host.components`.
 
-    `identity` has the id of the queue database; the caller has made and committed it. Not in `host.components` are the objects
-    with the statements of the database, such as `host.messages`, and `host.verbs`, a class: each session makes its own object of
-    it.
+    `identity` has the id of the queue database; the caller has made and committed it. `host.components` does not have the objects
+    with the statements of the database, such as `host.messages`, and `host.verbs`, which is a class: each session makes its own
+    object of it.
     """
     host.identity = identity
     host.messages = classes.messages(host.db)

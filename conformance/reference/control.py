@@ -20,7 +20,7 @@ Command = Callable[[str, Sequence[str]], Awaitable[Any]]
 
 
 class CommandFailed(Exception):
-    """The node refused a command or does not run; the text says why."""
+    """The node refused a command, failed to run it, or is not running; the text says why."""
 
 
 @asynccontextmanager
@@ -30,6 +30,7 @@ async def serve_commands(directory: Path, command: Command) -> AsyncIterator[Non
     A socket that a killed node left there is replaced; the socket is removed at the end. Each connection has one request and one
     response. `command` raises NotImplementedError for an unknown command, and ValueError for one that it refuses: the response
     then is an `error`, as it is for a line that is not a request, and for any other exception of `command`, with its type.
+    Raises OSError if the socket cannot be opened.
     """
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -68,7 +69,8 @@ async def _answer(command: Command, name: str, arguments: Sequence[str]) -> dict
 async def send_command(directory: Path, name: str, arguments: Sequence[str]) -> Any:
     """Send a command to the running node with this data directory, and return its answer, a JSON value.
 
-    Waits without limit. Raises CommandFailed if no node runs there, the node ends before it answers, or it refuses the command.
+    Waits without limit for the answer. Raises CommandFailed if no node runs there, if the node ends before it answers, and if the
+    command is unknown, refused or fails.
     """
     try:
         with _short_socket_path(directory) as path:

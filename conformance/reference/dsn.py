@@ -53,10 +53,10 @@ def format_report(
 ) -> bytes:
     """Return the content of the report about some recipients of a message, to be sent to its sender with a null reverse-path.
 
-    `server` is the name of this server, `message_id` the id of the report, `at` its time (POSIX seconds); `envelope` and
-    `content` are those of the message. The report contains the whole message if its sender asks for that (RET=FULL) and the
-    action is a failure, else its header only. Of a message with an internationalized header (not ASCII, and MAIL had SMTPUTF8) it
-    contains the header only in any case, since the next hop may not take a whole one (RFC 6531 3.2).
+    `action` is what has happened to all of them. `server` is the name of this server, `message_id` the id of the report, `at` its
+    time (POSIX seconds); `envelope` and `content` are those of the message. The report contains the whole message if its sender
+    asks for that (RET=FULL) and the action is `failed`, else the header only. Of a message with an internationalized header (not
+    ASCII, and MAIL had SMTPUTF8) it contains the header only in any case: a next hop may refuse such a message (RFC 6531 3.2).
     """
     boundary = f"report-{message_id}"
     header = header_only(content)

@@ -38,11 +38,11 @@ class DuplicateDetection(Component):
         self._alarm = host.alarms.new(self.clean_up)
 
     def start(self) -> None:
-        """Schedule the clean-up of the delivered-to table, if it has entries, at the start of the node."""
+        """Schedule a clean-up of the delivered-to table after DuplicateCleanupInterval, if it has entries; the node calls this once."""
         self._set_alarm()
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Apply DuplicateCleanupInterval, changed or not: it counts anew from the reload."""
+        """Apply DuplicateCleanupInterval after a reload, changed or not: the next clean-up is that long after the reload."""
         self._alarm.cancel()
         self._set_alarm()
 
@@ -54,10 +54,10 @@ class DuplicateDetection(Component):
         return DuplicateKey(mailbox.casefold(), internet_id, submitted)
 
     async def claim_delivery(self, key: DuplicateKey) -> bool:
-        """Return whether the caller is to deliver the message with this key; it must then call `end_delivery`.
+        """Return whether the caller is to deliver the message with this key; if so, it must call `end_delivery` afterwards.
 
-        False: it was delivered to the mailbox before, within the tracking window. Waits while another caller is delivering a
-        message with the same key, and then decides by the outcome of that.
+        False: it was delivered to the mailbox before, within the tracking window; then `end_delivery` must not be called. Waits,
+        without limit, while another caller is delivering a message with the same key, and then decides by the outcome of that.
         """
         while (other := self._in_progress.get(key)) is not None:
             await asyncio.wait([other])
@@ -67,10 +67,10 @@ class DuplicateDetection(Component):
         return True
 
     def end_delivery(self, key: DuplicateKey, *, delivered: bool) -> None:
-        """End the delivery that `claim_delivery` permitted: record it in the delivered-to table if it succeeded.
+        """End the delivery that `claim_delivery` permitted: record it in the delivered-to table if it succeeded (`delivered`).
 
-        Callers that wait for it in `claim_delivery` go on; after a failure the first of them delivers. Does not wait for the
-        disk.
+        Callers that wait for it in `claim_delivery` go on; after a failure the first of them delivers. Does not wait until the
+        record is on disk.
         """
         if delivered:
             self.host.delivered.add(*key, self.host.now())

@@ -66,8 +66,9 @@ def format_date(at: float) -> str:
 def trace_field(*, helo: str, peer: str, by: str, protocol: str, message_id: str, at: float) -> bytes:
     """Return the Received field for a message from the client `helo` at IP address `peer` (RFC 5321 4.4).
 
-    `by` is the name of this server, `message_id` its id for the message, `at` the time (POSIX seconds). Characters of `helo` that
-    a name may not have become `?`; it is cut to 255 characters; an empty one becomes `unknown`.
+    `by` is the name of this server, `protocol` `ESMTP` or `LMTP`, `message_id` its id for the message, `at` the time (POSIX
+    seconds). Characters of `helo` other than letters, digits and `.:[]_-` become `?`; it is cut to 255 characters; an empty one
+    becomes `unknown`.
     """
     client = re.sub(r"[^A-Za-z0-9.:\[\]_-]", "?", helo)[:255] or "unknown"
     line = (

@@ -57,8 +57,9 @@ def queue_state(host: Host) -> dict[str, Any]:
 def _add_primary_messages(host: Host, queues: Queues) -> None:
     """Add the primary messages to `queues`, with their pending recipients.
 
-    A message is in the submission queue until the attempt to make a shadow has ended (`redundancy_pending`), then in the queue of
-    each next hop. One without pending recipients, which waits for the reports about it, is in no queue.
+    Until the attempt to make a shadow has ended (`redundancy_pending`), a message is in the submission queue, even if none of its
+    recipients is pending any more. Then it is in the queue of each next hop of its pending recipients; without any, while it
+    waits for the reports about it, it is in no queue.
     """
     for message in host.messages.held_as("primary"):
         pending = host.messages.pending_recipients(message.id)
@@ -70,7 +71,7 @@ def _add_primary_messages(host: Host, queues: Queues) -> None:
 
 
 def _add_item(queues: Queues, name: str, kind: str, hop: str, item: dict[str, Any]) -> None:
-    """Add an item to a queue, which is created if it does not exist."""
+    """Append an item to the queue with this name, kind and next hop in `queues`; add the queue if it does not exist."""
     queues.setdefault((name, kind, hop), []).append(item)
 
 

@@ -18,10 +18,11 @@ class Journaling(Component):
     """Sends journal reports."""
 
     def send_report_if_due(self, message: Message) -> None:
-        """Store the journal report about a message and start its delivery, if one is due (`journal_due`).
+        """Store the journal report about a message and start its delivery, if one is due (`journal_due`); else do nothing.
 
-        `cause` makes the message wait for the report before it counts as processed (SR-MNT-08). If no journal recipient is
-        configured, no report is made, now or later. Afterwards none is due any more. Does not wait for the disk.
+        Afterwards no report about the message is due any more, even if none was made because no journal recipient is configured.
+        The message is the `cause` of the report: it counts as processed only after the report (SR-MNT-08). Does not wait for the
+        disk.
         """
         host = self.host
         if not message.journal_due:

@@ -30,8 +30,9 @@ def main(argv: Sequence[str]) -> int:
 
     Without a command: SIGHUP reloads the configuration; the code is 0 after an orderly stop, 2 for a refused configuration or an
     unknown defect, and 1 if the node could not start or failed. With a command (`inspect`, `resubmit DATABASE`,
-    `redirect-messages TARGET`): print the node's answer as JSON; the code is 0, 1 if the command was refused or no node runs, and
-    2 if the file names no data directory. The reason of 1 and 2 is on stderr. Invalid options raise SystemExit.
+    `redirect-messages TARGET`): print the node's answer as JSON; the code is 0, 1 if the command was refused or failed or no node
+    runs, and 2 if the file names no data directory. The reason is on stderr (for a node that failed while it ran, as log lines).
+    Invalid options raise SystemExit.
     """
     parser = argparse.ArgumentParser(prog="conformance node", description="Run one node of the reference transport.")
     parser.add_argument("--config", type=Path, required=True, help="the node's JSON file (node contract)")
@@ -56,7 +57,8 @@ def main(argv: Sequence[str]) -> int:
 def show_queues(config: Path) -> int:
     """Print the queues of the running node with this configuration file as a table; return the exit code.
 
-    That is 0, 1 if no node runs there, or 2 if the file names no data directory; the reason of 1 and 2 is on stderr.
+    That is 0, 1 if no node runs there or it does not answer, or 2 if the file names no data directory; the reason of 1 and 2 is on
+    stderr. Waits for the answer without limit.
     """
     try:
         state = asyncio.run(control.send_command(read_data_dir(config), "inspect", []))
@@ -73,8 +75,8 @@ def show_queues(config: Path) -> int:
 def _send_command(config: Path, words: Sequence[str]) -> int:
     """Send a command (`words`: its name and arguments) to the running node with the file `config`, and print its answer as JSON.
 
-    Return the exit code: 0, or 1 with the reason on stderr if the command was refused or no node runs. Raises ConfigurationError
-    if the file names no data directory.
+    Return the exit code: 0, or 1 with the reason on stderr if the command was refused or failed or no node runs. Waits for the
+    answer without limit. Raises ConfigurationError if the file names no data directory.
     """
     try:
         answer = asyncio.run(control.send_command(read_data_dir(config), words[0], words[1:]))
@@ -117,7 +119,10 @@ async def _serve(node: Node) -> int:
 
 
 async def _reload(node: Node) -> None:
-    """Have the node read its configuration file again; if the file is refused, log why, and leave the old configuration in force."""
+    """Have the node read its configuration file again; if the file is refused, log why, and leave the old configuration in force.
+
+    Raises DatabaseError as `Node.reload` does.
+    """
     log = logging.getLogger("conformance.node")
     try:
         await node.reload()

@@ -63,7 +63,7 @@ class Message:
     - `cause` is the row id of the message that this one reports about (a status notification or a journal report), or None. A
       message is released only after all reports about it.
     - `redundancy_pending`: the attempt to make a shadow has not ended; `journal_due`: the journal report has not been made;
-      `resubmitted`: Safety Net sent it.
+      `resubmitted`: it is a copy of a message in Safety Net, made to be delivered again.
     """
 
     id: int
@@ -98,9 +98,13 @@ def new_message(
     resubmitted: bool = False,
     journal_due: bool = False,
 ) -> Message:
-    """Return a message that is not stored yet (id 0); without a `shadow_id` its message id is used.
+    """Return a message that is not stored yet (id 0); its `internet_id`, `submitted` and `size` are taken from the content.
 
-    Parameters are attributes of `Message`; its `internet_id`, `submitted` and `size` are taken from the content.
+    `message_id` is this server's id for it, `since` when it came to `place` (POSIX seconds). `shadow_id` identifies it between
+    primary and shadow server; without one it is `message_id`. For a shadow, `primary` is the name of its primary server and
+    `database` the id of that server's queue database. `cause` is the row id of the message that this one reports about, None if
+    it is no report. `redundancy_pending`: a shadow has still to be made; `resubmitted`: it is a copy out of Safety Net;
+    `journal_due`: a journal report about it has still to be made.
     """
     return Message(
         id=0,

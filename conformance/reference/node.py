@@ -40,8 +40,8 @@ class Node:
     """One transport server.
 
     `path` is its configuration file, `classes` has the component classes of each generation. `failure` is the first
-    unexpected exception of a task or an alarm, as text, or None. A failure does not stop the node. It calls `when_failed`, a
-    function that the owner of the node sets, and that may have the node stopped; the default does nothing.
+    unexpected exception of a task or an alarm, as text, or None. A failure does not stop the node: the node calls `when_failed`,
+    a function that its owner sets, and that may have the node stopped; the default does nothing.
     """
 
     def __init__(self, path: Path, clock: Clock, classes: ComponentSets) -> None:
@@ -62,8 +62,8 @@ class Node:
         """Read the configuration, open the database and the listeners, and resume the messages in the database.
 
         The data directory is created if it does not exist, and the status file, if configured, says that the configuration is
-        applied. Raises ConfigurationError, DatabaseError, or OSError (such as a port that is in use); `kill` then closes what was
-        opened before.
+        applied. Raises ConfigurationError, DatabaseError, or OSError (such as for a port that is in use); the caller then calls
+        `kill`, which closes what was opened before.
         """
         config = load_configuration(self._path, self._classes.configuration)
         logger = logging.getLogger(f"conformance.node.{config.name}")
@@ -105,9 +105,9 @@ class Node:
         """Stop in an orderly way: close the listeners and sessions, let messages in transmission finish, and write all to disk.
 
         Waits GRACE seconds at most for messages being sent, and as long again for those being received. A session ends with 421,
-        at once or after the reply to its message. The last commit waits without limit while the disk is full. Then does what
-        `kill` does, which is all if the node was killed or never started. Raises DatabaseError, without that, if the last commit
-        fails.
+        at once or after the reply to its message. The last commit waits without limit while the disk is full. At the end calls
+        `kill`; for a node that was killed or never started this is all. If the last commit fails, raises DatabaseError, and
+        `kill` is not called.
         """
         for server in self._servers:
             server.close()
@@ -145,8 +145,9 @@ class Node:
         """Read the configuration file again and apply it: to open sessions, to each component, and for the future.
 
         Raises ConfigurationError if it is refused: a parameter is wrong, or one that cannot change was changed. The configuration
-        in force then stays. The status file says whether the new one was applied. Raises DatabaseError if the node is not running
-        or the commit fails. Returns once all is on disk that the new configuration made the components write.
+        in force then stays. The status file says whether the new one was applied: the file that the new one names or, if it was
+        refused, the one in force. Raises DatabaseError if the node is not running or the commit fails. Returns once all is on
+        disk that the new configuration made the components write.
         """
         host = self._running
         before = host.config
@@ -209,7 +210,7 @@ class Node:
         return self._host
 
     def _record_failure(self, error: BaseException) -> None:
-        """Record and log the first unexpected exception of a task or an alarm, and call `when_failed`.
+        """Record and log the first unexpected exception of a task or an alarm, and call `when_failed`, which the node's owner has set.
 
         Ignore later exceptions, and any after `kill`.
         """

@@ -47,7 +47,7 @@ class Reply:
 
     @property
     def status(self) -> str:
-        """The enhanced status code for a report of a failure: the reply's own, or 5.0.0, which says no more (RFC 3464 2.3.4)."""
+        """The enhanced status code for a report of a failure: the reply's own or, if it has none, 5.0.0 (RFC 3464 2.3.4)."""
         return self.enhanced or "5.0.0"
 
 

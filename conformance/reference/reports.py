@@ -54,10 +54,10 @@ class Reports(Component):
             self.send_report(action, message, requested)
 
     def report_delayed(self, message: Message, recipients: Sequence[Recipient]) -> None:
-        """Send a report about recipients with NOTIFY=DELAY if the message is pending for DELAY_NOTIFICATION_TIMEOUT, else do nothing.
+        """Send a report about the delay of recipients with NOTIFY=DELAY, if the message has been queued for long enough.
 
-        DELAY_NOTIFICATION_TIMEOUT is four real hours. A recipient is reported once: whose delay has been reported is recorded in
-        the queue database.
+        That is DELAY_NOTIFICATION_TIMEOUT, four real hours; before, do nothing. A recipient is reported once: the queue database
+        records whose delay has been reported.
         """
         host = self.host
         requested = [recipient for recipient in recipients if "DELAY" in recipient.notify]
@@ -70,8 +70,8 @@ class Reports(Component):
     def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
         """Store a report about these recipients of a message as a message to its sender, and start its delivery.
 
-        `cause` makes the message wait for the report before it counts as processed (SR-MNT-08). Does nothing if there are no
-        recipients, or the reverse-path of the message is null: it has no sender to report to then (RFC 5321 6.1).
+        The message is the `cause` of the report: it counts as processed only after the report (SR-MNT-08). Does nothing if
+        `statuses` is empty, or the reverse-path of the message is null: it has no sender to report to then (RFC 5321 6.1).
         """
         host = self.host
         if not statuses or not message.envelope.reverse_path:
@@ -98,7 +98,7 @@ class Reports(Component):
     def compose(
         self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus], report_id: str
     ) -> bytes:
-        """Return the content of a report with this id about some recipients of a message."""
+        """Return the content of a report with this id about some recipients of a message, whose own content must still be stored."""
         return format_report(
             action,
             statuses,

@@ -1,10 +1,12 @@
 """Safety Net: processed messages are held for a while, and resubmitted when a mailbox database fails over.
 
 The primary server of a message, which delivered it, holds it in `safety-net`; its shadow server, which had a copy (*shadow*) of
-it, holds that in `shadow-safety-net`. When a mailbox database becomes active on another server, the primary server resubmits the
-messages that were delivered to it: it delivers copies of them again. The shadow server does so only if the primary server does
-not answer or has lost its queue database. The harness reports such a failover by a changed configuration, in which the mailboxes
-have another server, or by the command `resubmit DATABASE`.
+it, holds that in `shadow-safety-net`. Until a *discard notification* of the primary server says that the message is processed,
+the copy is in the shadow queues (place `shadow`). When a mailbox database becomes active on another server, the primary server
+resubmits the messages that were delivered to it: it delivers copies of them again. The shadow server does so only if the primary
+server does not answer or has lost its queue database. The harness reports such a failover by a changed configuration, in which
+the mailboxes have another server, or by the command `resubmit DATABASE`. The *boundary* is the DAG of this server or, without
+one, its site.
 """
 
 from collections.abc import Sequence
@@ -65,7 +67,7 @@ class SafetyNet(Component):
     def drop_expired(self) -> None:
         """Delete the messages whose hold time is over, also copies in the shadow queues, and set the alarm for the next.
 
-        Without any message in these places the alarm is unset.
+        Unset the alarm if no message is in these places. The alarm calls this. Does not wait for the disk.
         """
         host = self.host
         for place in _PLACES:
@@ -79,15 +81,15 @@ class SafetyNet(Component):
         )
 
     def set_alarm(self) -> None:
-        """Make the alarm for `drop_expired` due no later than the expiry of a message that is held (`_PLACES`) from now on."""
+        """Make the alarm for `drop_expired` due when a message that comes into one of `_PLACES` now may expire; keep an earlier one."""
         earliest_expiry = self.host.now() + min(map(self.hold_time, _PLACES))
         self._alarm.set(min(self._alarm.due or earliest_expiry, earliest_expiry))
 
     def resubmit(self, database: str) -> int:
-        """Deliver held messages again to the mailboxes of a mailbox database (SR-SFN-05); return how many of Safety Net itself.
+        """Deliver held messages again to the mailboxes of a mailbox database (SR-SFN-05); return how many from `safety-net`.
 
-        That is 0 for an unknown database. Those in the shadow Safety Net are resubmitted in the background and not counted, if
-        their primary server does not answer or has lost its queue database. Does not wait for the disk.
+        That is 0 for an unknown database. Messages in `shadow-safety-net` are not counted: a task resubmits them if their primary
+        server does not answer or has lost its queue database. Does not wait for that, nor for the disk.
         """
         host = self.host
         addresses = [box.address.casefold() for box in host.config.mailboxes if box.database == database]
@@ -143,7 +145,7 @@ class SafetyNet(Component):
     def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
         """Return the recipients among `addresses` (in lower case) to whom a held message is resubmitted.
 
-        They were delivered in the boundary, or are pending since this server does not know their fate, and would now be reached
+        They were delivered in the boundary, or are pending since this server does not know their fate, and their next hop is now
         in the boundary (SR-SFN-04, SR-IOP-03). A message that was itself resubmitted has none, since its original is still held.
         """
         if message.resubmitted:

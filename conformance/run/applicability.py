@@ -5,8 +5,9 @@ each of its servers. The *scale* is what documented times are divided by. A *rea
 Everything that can be known before a cell starts is decided here. That a program's clock cannot be shifted shows only when it
 runs (`conformance.run.cell`).
 
-The `waits_...` of a candidate's description are times that no setting changes, so a scaled clock does not shorten
-them; None where it has none. A cell whose scenario makes a server wait for such a time does not apply on a scaled clock.
+The `waits_...` of a candidate's description are times in seconds that no setting changes, so a scaled clock does not shorten
+them: the server waits for them *unscaled*. They are None where the candidate has no such wait. A cell whose scenario makes a
+server wait for such a time does not apply on a scaled clock.
 """
 
 import re
@@ -33,8 +34,9 @@ _SHADOW_VERB = re.compile(r"\bX(SHADOW|Q(UERY)?DISCARD)", re.IGNORECASE)
 def inapplicable_reason(cell: Cell, assignment: Assignment, settings: Settings) -> str:
     """Return why a cell does not apply to an assignment under these settings; "" when it does.
 
-    Each reason is a prefix with details; the first that has details is returned. `disk_troubles_of` has the failures of
-    a server's disk that the cell makes, such as power cuts.
+    The text names the first kind of obstacle that is found, with all its details: `not claimed: postfix: shadow-2013`. Starts
+    no node, but may block, as when the Docker engine is asked. `disk_troubles_of` returns what the cell does to the disk of a
+    server, such as power cuts.
     """
     servers = tuple(cell.topology.by_name)
     undescribed = cell.timers == "own" and assignment.own_timers(servers) is None
@@ -102,10 +104,11 @@ def _other_dialects(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
 
 
 def _without_defaults(cell: Cell, assignment: Assignment, scale: float) -> tuple[str, ...]:
-    """Return `server (candidate) ...` for the first server whose node.json cannot leave parameters out, in a cell that needs it.
+    """Return `server (candidate) ...` for the first server that cannot use its own defaults, in a cell that asks for them.
 
-    That is a cell with `parameters: default`; for any other return (). A candidate whose files are made from templates sees
-    every value instead. A default that is a time must be divided by the scale, which only contract 2 has in the file.
+    Return () when every server can, and for a cell without `parameters: default`. In such a cell the harness leaves parameters
+    out of the JSON document that a node reads. A candidate whose files are made from templates gets every value instead. A
+    default that is a time must be divided by the scale, which only version 2 of the node contract has in the document.
     """
     for server, candidate in _servers_with_candidates(cell, assignment) if cell.parameters == "default" else ():
         if not candidate.takes_defaults_from_document:
@@ -116,9 +119,9 @@ def _without_defaults(cell: Cell, assignment: Assignment, scale: float) -> tuple
 
 
 def _sent_shadow_verbs_to(action: object) -> tuple[str, ...]:
-    """Return the servers to which the harness itself sends commands of shadow redundancy in a step; () for none.
+    """Return the servers to which the harness itself sends commands of shadow redundancy in a step with this action; () for none.
 
-    It does so in a conversation (`talk`), and as a sender that offers to keep the shadow of what it sends.
+    It does so in a conversation (`talk`) with such a line, and as a sender that offers to keep the shadow of what it sends.
     """
     match action:
         case Talk(to=to, lines=lines):
@@ -144,10 +147,11 @@ def _scale_reasons(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
 
 
 def _wait_for_silence(cell: Cell, assignment: Assignment) -> str:
-    """Return `SERVER (candidate) waits DURATION ...` for the first server that waits unscaled for a next hop that a fault mutes.
+    """Return `SERVER (candidate) waits DURATION ...` for the first server that waits unscaled for a next hop that is silent.
 
-    "" for none; a server whose candidate has no such wait is passed over. A fault at `dot` other than `before` falls silent
-    when the next hop has the whole message: the server does not wait then.
+    A next hop is silent by a fault `stall` or `mute` on the server's link. One at `dot` does not count unless it acts `before`:
+    later the next hop has the whole message, and the server does not wait. Return "" for none; a server whose candidate has no
+    such wait is passed over.
     """
     for step in cell.all_steps:
         match step.action:
@@ -162,9 +166,10 @@ def _wait_for_silence(cell: Cell, assignment: Assignment) -> str:
 
 
 def _wait_after_kill(cell: Cell, assignment: Assignment) -> str:
-    """Return `SERVER (candidate) may ... DURATION ...` for the first server that the cell kills and that then rests unscaled.
+    """Return `SERVER (candidate) may ... DURATION ...` for the first server that is killed and then waits unscaled before it sends.
 
-    "" for none, and in a cell in which no sink answers with 4yz: without deferred mail the rest does not matter.
+    That is a wait in which it leaves deferred messages alone. Return "" for none, and in a cell in which no sink answers with
+    4yz: there is no deferred mail then, so the wait does not matter.
     """
     actions = [step.action for step in cell.all_steps]
     if not any(isinstance(action, Answer) and action.reply.startswith("4") for action in actions):
@@ -183,7 +188,7 @@ def _wait_after_kill(cell: Cell, assignment: Assignment) -> str:
 def _wait_between_attempts(cell: Cell, assignment: Assignment) -> str:
     """Return `SERVER (candidate) waits DURATION ...` for the first server that waits unscaled before it tries again.
 
-    "" for none, or when no step may make an attempt of such a server fail temporarily.
+    Only a server counts whose attempt to deliver a message some step may make fail temporarily. Return "" for none.
     """
     for server, candidate in _servers_with_candidates(cell, assignment):
         if candidate.waits_between_attempts is not None and any(
@@ -197,7 +202,11 @@ def _wait_between_attempts(cell: Cell, assignment: Assignment) -> str:
 
 
 def _may_defer_delivery(action: Action, server: str) -> bool:
-    """Whether a step may make an attempt of a server to deliver a message fail temporarily: an answer, fault or partition."""
+    """Whether a step may make an attempt of a server to deliver a message fail temporarily.
+
+    A fault may if it acts on connections that the server opens, a partition if the server is in one of its groups, and an answer
+    4yz of a sink for every server.
+    """
     match action:
         case Answer(reply=reply):
             return reply.startswith("4")

@@ -63,7 +63,10 @@ class RecordedRun:
 
     @property
     def complete(self) -> bool:
-        """Whether there was no `problem` and no timeout, so that the history is whole; means nothing with `inapplicable`."""
+        """Whether there was no `problem` and no timeout, so that the history is whole, though maybe with steps that were not run.
+
+        Means nothing with `inapplicable`.
+        """
         return not self.problem and not self.timed_out
 
 
@@ -85,11 +88,12 @@ class CellRunner:
     flush: Callable[[], None] = lambda: None
 
     async def run(self, cell_loop: CellLoop) -> RecordedRun:
-        """Run the cell on a loop and return what was recorded.
+        """Prepare the candidates, run the cell on `cell_loop` and return what was recorded; OWN_LOOP blocks until the cell has ended.
 
-        A failure of a node, the scenario or the harness is described in the result. Raises KeyboardInterrupt (but not
-        LoopBlocked), exceptions of types that _HARNESS_ERRORS does not have, and OSError when candidates cannot be prepared,
-        or files not be deleted or redacted at the end.
+        A failure of a node, the scenario or the harness is described in the result, and so is a clock that does not reach a
+        candidate. Raises the KeyboardInterrupt of a user (its subclass LoopBlocked becomes a result), OSError when files cannot
+        be deleted or redacted at the end, what a preparation raises other than NodeError, and exceptions of the cell of types
+        that neither this method nor `_run_on_clock` turns into a result.
         """
         events: list[AnyEvent] = []
         try:
@@ -111,12 +115,15 @@ class CellRunner:
             return self._result_of_broken_run(events, problem=f"a node did not end: {error}")
 
     def _result_of_broken_run(self, events: list[AnyEvent], problem: str = "", timed_out: str = "") -> RecordedRun:
-        """Return the result of a run that an exception of its loop has ended: the events so far, and the reason."""
+        """Return the result of a run that an exception of its loop has ended: with the events so far and the reason.
+
+        Its length (`simulated`) is the time of the last event, 0 without events.
+        """
         elapsed = events[-1].t if events else 0.0
         return RecordedRun(tuple(events), problem, simulated=elapsed, logs=self._find_logs(), timed_out=timed_out)
 
     def _find_logs(self) -> dict[str, Path]:
-        """Return the log file of each node that has written one."""
+        """Return the log file of each node that has written one, by the name of its server."""
         paths = {server.name: self.directory / server.name / "node.log" for server in self.cell.topology.servers}
         return {name: path for name, path in paths.items() if path.exists()}
 
@@ -124,7 +131,8 @@ class CellRunner:
         """Start the nodes, run the steps, drain, end everything, delete the data, redact secrets, and return the result.
 
         Entering the world starts the nodes, leaving it ends everything. An exception becomes one of the reasons of the
-        result, by its type; one of any other type is raised, and the data stay.
+        result, by its type: `inapplicable`, `timed_out`, `wrong_state` or `problem`. One of any other type, such as CannotShift,
+        is raised, and the data stay. Raises OSError when files cannot be deleted or redacted.
         """
         clock.flush_with(self.flush)
         recorder.subscribe(self.on_event)
@@ -171,16 +179,19 @@ def _describe_time_limit(limit: float) -> str:
 
 
 def _delete_data(servers: Iterable[str], settings: Settings, directory: Path) -> None:
-    """Delete the data of servers in the cell's directory; with `settings.keep`, leave them.
+    """Delete the data of servers, which are below the cell's `directory`; with `settings.keep` do nothing.
 
-    `conformance.execute` deletes them then, after it has copied those of a failed cell.
+    `conformance.execute` deletes them then, after it has copied those of a failed cell. Raises OSError.
     """
     for name in servers if settings.keep is None else ():
         delete_tree(directory / name / "data")
 
 
 async def _run_steps(world: World, holds: ExpectationHolds) -> str:
-    """Run the steps of the cell; return why they were stopped because a node was in a wrong state, or ""."""
+    """Run the steps of the cell; return "", or the sentence about a node in a wrong state, because of which the rest was not run.
+
+    Raises any other exception of a step.
+    """
     reason = ""
     try:
         await StepRunner(world, HANDLERS, holds).run(world.cell.steps)
@@ -190,12 +201,15 @@ async def _run_steps(world: World, holds: ExpectationHolds) -> str:
 
 
 def describe_errors(errors: BaseExceptionGroup[Exception]) -> str:
-    """Return a sentence for each different exception of a group and of the groups in it, separated by semicolons."""
+    """Return the sentences about the exceptions of a group and of the groups in it, each once, separated by semicolons."""
     return "; ".join(dict.fromkeys(_describe_error(error) for error in _flatten(errors)))
 
 
 def _describe_error(error: Exception) -> str:
-    """Return an error as a sentence: the text of a NodeError, which is one; of any other error its type and its text."""
+    """Return an error as a sentence: the text of a NodeError, which is one; of any other error its type and its text.
+
+    For an error without a text the sentence says that, for a TimeoutError that something took too long.
+    """
     if isinstance(error, NodeError):
         return str(error)
     if str(error):
@@ -219,9 +233,10 @@ _MAX_OCTETS = 64 * 2**20
 
 
 def redact_files(directory: Path, secrets: Secrets) -> None:
-    """Replace secrets in all files of the nodes' directories, except their data and files that are too large.
+    """Replace secrets in all files of the nodes' directories, except their data and files of more than _MAX_OCTETS.
 
-    `directory` is that of the cell. The nodes must have ended. Raises OSError.
+    `directory` is that of the cell, in which each node has its own. The nodes must have ended. Do nothing without secrets, or
+    without the directory. Raises OSError.
     """
     if not secrets or not directory.is_dir():
         return

@@ -91,8 +91,8 @@ def run_with_clock(
 def _cancel_blocked(loop: asyncio.AbstractEventLoop, main: asyncio.Task[None]) -> None:
     """Cancel `main` and run the loop until it has cleaned up.
 
-    Code that blocks the loop meanwhile is interrupted again, _MAX_INTERRUPTIONS times at most. Raises what `main` raises in
-    the end, but neither CancelledError nor LoopBlocked.
+    Code that blocks the loop meanwhile is interrupted again, _MAX_INTERRUPTIONS times at most; then return although `main` has
+    not ended. Raises what `main` raises in the end, but neither CancelledError nor LoopBlocked.
     """
     main.cancel()
     for _ in range(_MAX_INTERRUPTIONS):
@@ -127,7 +127,8 @@ async def _run_and_clean_up(
 async def _clean_up_loop() -> str:
     """Cancel all other tasks and close all sockets of the running loop, after a time in which they may end by themselves.
 
-    Return a description of what had to be cancelled and closed; "" when nothing was left.
+    That time is _CLOSING_TURNS turns of a loop whose time jumps, else up to _CLOSING_POLLS * _CLOSING_POLL_S real seconds. Wait
+    for the end of cancelled tasks. Return a description of what had to be cancelled and closed; "" when nothing was left.
     """
     loop = asyncio.get_running_loop()
     virtual = isinstance(loop, VirtualClockEventLoop)
@@ -163,7 +164,7 @@ class CellTasks:
         self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 
     def add(self, task: asyncio.Task[Any]) -> None:
-        """Add a task."""
+        """Count a task as one of the cell's, without keeping it in memory."""
         self._tasks.add(task)
 
     @property
@@ -198,14 +199,14 @@ def create_cell_task(coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 async def run_on_shared_loop(main: Callable[[Clock], Awaitable[T]], settings: Settings) -> T:
     """Run `main(clock)` on the running loop and return its result; to be awaited in a task of `create_cell_task`.
 
-    Raises what `main` raises, and Leftovers when it returned and left tasks behind; they have been cancelled. Its sockets
-    are not closed here.
+    Raises what `main` raises, and Leftovers when it returned and left tasks behind, which have been cancelled then. Sockets that
+    it left open are neither closed nor reported.
     """
     return await _run_and_clean_up(main, settings.clock, settings.scale, _clean_up_cell)
 
 
 async def _clean_up_cell() -> str:
-    """Wait up to _CLOSING_S for the other tasks of the current cell, then cancel those that are left.
+    """Wait up to _CLOSING_S for the other tasks of the current cell, then cancel those that are left and wait for their end.
 
     Return a description of the cancelled tasks; "" when there were none.
     """
@@ -241,7 +242,11 @@ class _OwnLoop:
     """
 
     async def run(self, main: Callable[[Clock], Coroutine[Any, Any, T]], settings: Settings) -> T:
-        """Run `main(clock)` on a new loop, block until it has ended, and return its result; a seed of the run draws the ties."""
+        """Run `main(clock)` on a new loop, block until it has ended, and return its result.
+
+        A seed of the run other than the default draws the order of what happens at the same virtual time (`ties`). Raises what
+        `run_with_clock` raises.
+        """
         ties = settings.seed if settings.seed != DEFAULT_SEED else None
         return run_with_clock(main, settings.clock, settings.scale, ties=ties)
 
@@ -254,7 +259,10 @@ class _SharedLoop:
     """Runs a cell on the caller's loop, beside other cells; `call` uses a thread, so that it does not block them."""
 
     async def run(self, main: Callable[[Clock], Coroutine[Any, Any, T]], settings: Settings) -> T:
-        """Run `main(clock)` on the caller's loop and return its result; to be awaited in a task of `create_cell_task`."""
+        """Run `main(clock)` on the caller's loop and return its result; to be awaited in a task of `create_cell_task`.
+
+        Raises what `run_on_shared_loop` raises.
+        """
         return await run_on_shared_loop(main, settings)
 
     async def call(self, function: Callable[..., T], *arguments: object) -> T:

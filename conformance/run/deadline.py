@@ -1,9 +1,10 @@
 """The limit of real time for one cell: how long it is, and how a cell that exceeds it is ended.
 
 Theory of operation. A thread (`Watchdog`) waits beside the event loop, in real time, whatever the loop's clock. At the limit
-it has the loop cancel the cell's task, which then cleans up. Code that blocks the loop, during the cell or its clean-up, cannot
-be cancelled: when the loop has not turned for GRACE_S, the thread sends a signal to the main thread, whose handler raises
-LoopBlocked in the code that blocks. The thread repeats this for as long as the loop does not turn.
+it has the loop cancel the cell's task (`on_timeout`), which then cleans up. Code that blocks the loop, during the cell or its
+clean-up, cannot be cancelled: when the loop has not turned for GRACE_S, the thread sends a signal to the main thread, whose
+handler raises LoopBlocked in the code that blocks. The thread repeats this for as long as the loop does not turn. A loop *turns*
+when it makes a pass over its callbacks: then it calls `_on_turn`, which the thread has put there.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ class Watchdog:
     """The one of the main thread, to which the signal handler belongs."""
 
     def __init__(self, seconds: float, loop: asyncio.AbstractEventLoop, on_timeout: Callable[[], object]) -> None:
-        """Make the thread, which begins to wait for `seconds` when the context is entered."""
+        """Make the thread, which begins to wait for `seconds` (real time) when the context is entered."""
         self.has_timed_out = False
         """Whether `on_timeout` was called."""
         self._interrupted = False
@@ -78,16 +79,17 @@ class Watchdog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the thread and wait for its end; an exception of the body goes on."""
+        """End the thread, which takes no time, and block until it has ended; an exception of the body is not suppressed."""
         if self._in_main_thread:
             Watchdog._current = None
         self._ended.set()
         self._thread.join()
 
     def _watch(self) -> None:
-        """Wait for the limit, then have `_on_turn` called and check that the loop turns, until the context is left.
+        """Wait for the limit; then have the loop call `_on_turn`, and every GRACE_S signal the main thread if it has not.
 
-        Runs in the thread. Return at once when the context is left before the limit.
+        Runs in the thread, until the context is left (`_ended`). Without the signals where the loop is not that of the main
+        thread: then return after the limit.
         """
         if self._ended.wait(self._seconds):
             return
@@ -136,10 +138,10 @@ class CellTimeout(Exception):
 
 
 def cell_timeout(cell: Cell, settings: Settings) -> float:
-    """Return how many real seconds a cell may take: `settings.cell_timeout` if it is set.
+    """Return how many real seconds a cell may take: `settings.cell_timeout` if it is set, else a limit computed from its steps.
 
-    The default is 10 minutes more than the steps (`_duration`) and the drain may take on the clock; where time jumps, these
-    take no time.
+    That is _ALLOWANCE_S more than the steps (`_duration`) and the drain may take on the clock; where time jumps, these take no
+    time.
     """
     if settings.cell_timeout is not None:
         return settings.cell_timeout
@@ -181,8 +183,9 @@ def _step_duration(step: Step) -> float:
 async def real_deadline(seconds: float) -> AsyncIterator[None]:
     """Cancel the body after real seconds, whatever the loop's clock, and raise CellTimeout from the context then.
 
-    CellTimeout is also raised when the body ended before the cancellation reached it. Code that blocks the loop of the main
-    thread is interrupted GRACE_S later: LoopBlocked comes out of the loop.
+    CellTimeout is also raised when the body ended before the cancellation reached it. If another party has cancelled the task
+    too, CancelledError is raised. Code that blocks the loop of the main thread is interrupted GRACE_S later: LoopBlocked comes
+    out of the loop.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None

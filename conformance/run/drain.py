@@ -3,7 +3,8 @@
 `conformance.run.cell` calls `drain` after the last step. A message is *accounted for* when it has arrived at a sink for each
 recipient for whom a server accepted it, or was reported as failed; until then it is *undelivered*. One with a null
 reverse-path, whose failure is not reported, is accounted for too when a next hop has refused it for good. All this decides only
-how long the run waits: the judge has rules of its own about lost messages.
+how long the run waits: the judge has rules of its own about lost messages. Each node has a *supervisor*, which starts and stops
+it. A *background send* is one that a step has started and that goes on.
 """
 
 import asyncio
@@ -36,11 +37,13 @@ _QUIET_HEARTBEATS = 2.5
 async def drain(world: World) -> None:
     """Heal all faults, resume and start all nodes, and wait until every accepted message has arrived or was reported.
 
-    The wait (`_wait_until_delivered`) takes `world.cell.drain` documented seconds at most. If all are accounted for then, go on
-    for 2.5 heartbeat intervals, in which a message may arrive twice. If nothing is undelivered after these, inspect nodes,
-    since none may hold a finished message (`_inspect_nodes`), and the drain is `quiet`. In any case record the nodes that ended
-    on their own, a shortage of the machine, `Drained` with `quiet` and the undelivered messages, and the lag. A node that ended
-    on its own, or could not start again, is not started.
+    A node that ended on its own, or has failed to start on its own queue, is not started; one that fails to do so now is left
+    down. The wait (`_wait_until_delivered`) takes `world.cell.drain` documented seconds at most. If all messages are accounted for
+    then, wait another 2.5 heartbeat intervals, in which a message may arrive twice. If nothing is undelivered after these, the
+    drain is `quiet`, and nodes are inspected (`_inspect_nodes`), since none may hold a finished message now.
+
+    In any case record the nodes that ended on their own, a shortage of the machine, `Drained` with `quiet` and the undelivered
+    messages, and the lag. Raises NodeError when a node cannot be resumed or inspected, or fails to start in another way.
     """
     world.heal_all()
     await heal_disks(world)
@@ -82,8 +85,8 @@ async def drain(world: World) -> None:
 async def _inspect_nodes(world: World) -> None:
     """Record what each running node in this process holds whose candidate claims `inspect`.
 
-    The command of any other node would start a program, which takes long. A node whose last configuration was refused is left
-    out: the command reads the file, which still has what was refused.
+    The command of any other node would start a program, which takes long. A node that has refused its last configuration is left
+    out: the command reads the file, which still has what was refused. Raises NodeError when the command fails.
     """
     refused = {
         event.node: event.refused is not None for event in world.recorder.events if isinstance(event, Configured)
@@ -135,7 +138,8 @@ class _NullTransaction:
     def refused_by(self, reply: Reply) -> list[str]:
         """Take the next reply of the session into account, and return the recipients for whom it refuses the message for good.
 
-        A 5yz to RCPT refuses it for that recipient, to DATA or to the content for all accepted ones; any other reply for none.
+        A 5yz to RCPT refuses it for the recipient of that RCPT, to DATA or to the content for all that RCPT accepted; any other
+        reply for none. Replies to RCPT come in the order of the commands: each takes one recipient from `unanswered`.
         """
         refused = reply.code // 100 == 5
         if reply.to == "RCPT" and self.unanswered:
@@ -179,9 +183,12 @@ class Undelivered:
             self.add(event)
 
     def add(self, event: AnyEvent) -> None:
-        """Take the next event into account: an accepted message is undelivered until it has arrived, or was reported as failed.
+        """Take the next event of the history into account.
 
-        A report is about the message of Message-ID `about`; `failed` are its recipients, empty if it names none.
+        An `Attempt` whose content was accepted makes its message undelivered for each accepted recipient. A `Delivered` ends that
+        for its recipient. If it delivers a report, other than of a delay, it ends that for the recipients in `failed` of the message
+        with Message-ID `about`, for all if `failed` is empty. In a session that a server opened, a refusal for good ends it for a
+        message with a null reverse-path. Raises KeyError for an attempt with a message that was not made before.
         """
         match event:
             case MessageMade():
@@ -219,7 +226,7 @@ class Undelivered:
     def _give_up(self, recipients: Iterable[str]) -> None:
         """Take all messages with a null reverse-path as arrived at these recipients, since a next hop has refused one for good.
 
-        The refusal may come before the content, so which of the messages was refused is not known.
+        The refusal may come before the content, so which of these messages was refused is not known.
         """
         for recipient in recipients:
             for made in self._made.values():
@@ -229,7 +236,7 @@ class Undelivered:
                     self._descriptions.pop(key, None)
 
     def _add_accepted(self, made: MessageMade, recipient: str) -> None:
-        """Add a message that was accepted for a recipient, unless it has arrived or was reported already."""
+        """Count a message as undelivered for a recipient, since a server has accepted it; not if it has arrived or was reported."""
         key = (made.digest.body_sha256, self._normalized(recipient))
         if key not in self._arrived and not self._is_reported(made.message_id, key[1]):
             self._descriptions[key] = f"{made.message} to {recipient}"
@@ -246,7 +253,7 @@ class Undelivered:
         return sorted(self._descriptions.values())
 
     def _normalized(self, address: str) -> str:
-        """Return an address in the spelling that all its equivalents have in common: as a whole or its domain in lower case."""
+        """Return an address as it is compared: that of a mailbox in lower case, any other with its domain in lower case."""
         folded = address.lower()
         local, at_sign, domain = address.rpartition("@")
         return folded if folded in self._mailboxes else f"{local}{at_sign}{domain.lower()}"
@@ -256,9 +263,10 @@ class Undelivered:
         return not self._reported.isdisjoint({(message_id, recipient), (message_id, "")})
 
     def _body_of(self, digest: Digest) -> str:
-        """Return the hash of a delivered message's body as the harness made it.
+        """Return the hash of a delivered message's body as the harness made it, by which messages are known here.
 
-        It is found by the Message-ID when the body was altered on the way; the hash of the altered body if that is unknown.
+        When the body was altered on the way, the message is found by its Message-ID. If that is unknown too, return the hash of
+        the altered body.
         """
         if digest.body_sha256 not in self._bodies:
             return self._body_by_message_id.get(digest.message_id, digest.body_sha256)

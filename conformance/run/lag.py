@@ -2,6 +2,8 @@
 
 In real time a busy machine makes both late. The clock measures the harness's own lateness. Programs may wait all the while
 the harness is in time: the kernel counts how long each thread that could run was given no processor (`schedstat`, proc(5)).
+A node's *guard* is the harness's process above the node's programs. Where time *jumps* (virtual and shifted clock), programs are
+not measured.
 """
 
 import asyncio
@@ -38,7 +40,8 @@ class LagRecorder:
     def record(self, *, always: bool = False) -> None:
         """Record how late the harness and the programs were since the last call, if they were; with `always` also if not.
 
-        The event has the sum of both, and as its detail the cause of the larger one. Where time jumps, programs do not count.
+        The `Lag` event has the sum of both in documented seconds, and as its detail the cause of the larger one, "" if that is
+        not known. Of the programs the node with the longest wait counts.
         """
         seconds, reason = self._clock.take_lag(), self._clock.take_lag_reason()
         if self._run_delay is not None:

@@ -32,8 +32,8 @@ def make_directory(prefix: str, fallback: Path) -> Path:
 def _process_directory() -> Path | None:
     """Make and return the directory of this process, locked until its end, and remove those of processes that are gone.
 
-    Return None when there is no memory that can be used. Later calls return the same. The directory is removed at the end of
-    the process. Blocks while another process makes or removes directories.
+    Return None when there is no memory that can be used. Later calls return the same, without blocking. The directory is removed at
+    the end of the process. The first call blocks while another process makes or removes directories.
     """
     home = SHARED / f"conformance-{os.getuid()}"
     home_lock = _open_home(home)
@@ -52,7 +52,7 @@ def _process_directory() -> Path | None:
 
 
 def _open_home(home: Path) -> int | None:
-    """Open the directory that has those of all processes of this user, make it if needed, and return its descriptor.
+    """Open `home`, the directory that has those of all processes of this user, make it if needed, and return its descriptor.
 
     Return None where there is no such memory, and where another user has made a directory of that name or can enter it:
     then data are put on the disk, and no other user can block this process by a lock.

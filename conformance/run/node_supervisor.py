@@ -2,6 +2,10 @@
 
 A *node* is one running server under test: usually one process tree, and two processes on one queue after the step
 `start-another`. The steps of a scenario call the supervisor, and so does the drain at its end.
+
+The caller holds the supervisor's `lock` while it changes the node's state. A method that needs a running node, or one that is
+down, first calls `_require`, which raises WrongNodeState for the other. Methods raise NodeError when the node fails to do what is
+asked. Changes of the configuration are *unread* from when a step makes them while the node is down until its next start.
 """
 
 import asyncio
@@ -60,10 +64,10 @@ class NodeSupervisor:
     async def start(self) -> None:
         """Start the node on the data that it has, wait until it is ready, and record that.
 
-        Changes of its configuration that were made while it was down are recorded as offered immediately before: it reads them
-        now, and not those that others have replaced meanwhile. If the start fails, the next one offers them again, but for
-        unknown keys. A refused configuration or a failed start is recorded, and raised: as CannotRestart when the node has run
-        on that data before and now fails to start. Unsupported is raised and not recorded.
+        Unread changes are recorded before (`Configured`), each parameter with its last value, since the node reads them now. If the
+        start fails, the next one offers them again, except unknown keys. Raises ConfigurationRefused, and NodeError when the node
+        does not start: both are recorded. A failure is CannotRestart when the node has run on that data before; then
+        `cannot_restart` is set. Unsupported is raised and not recorded.
         """
         self._require(running=False, stage="start")
         unknown, self._unread_unknown = self._unread_unknown, {}
@@ -91,7 +95,8 @@ class NodeSupervisor:
     async def start_another(self, node: Node, render: Render) -> str:
         """Start another process of the server, `node`, on the queue of the running one; return in words whether it runs.
 
-        `render` makes its configuration. A server may refuse to run twice on one queue: that raises nothing.
+        `render` makes its configuration. A server may refuse to run twice on one queue: any NodeError but Unsupported is taken for
+        that and raises nothing. Records nothing; the step records the returned words.
         """
         self._require(running=True, stage="start-another")
         try:
@@ -106,7 +111,8 @@ class NodeSupervisor:
     async def kill_one(self) -> str:
         """Kill the process that was started first, and return in words what runs now.
 
-        That is the process of `start_another`. Without one the node is killed and started again.
+        The process of `start_another` goes on, and is `self.node` from now on. If there is none, the only process is killed and
+        started again. Either is recorded.
         """
         self._require(running=True, stage="kill-one")
         if self._another is None:
@@ -120,7 +126,7 @@ class NodeSupervisor:
         return "the other process goes on"
 
     async def stop(self) -> None:
-        """Stop the node in an orderly way, wait for its end, and record its exit code; a second process is killed."""
+        """Kill a second process, if any; stop the node in an orderly way, wait for its end, and record its exit code."""
         self._require(running=True, stage="stop")
         await self._kill_another()
         code = await self.node.stop()
@@ -128,7 +134,10 @@ class NodeSupervisor:
         self._record("stopped", f"exit code {code}")
 
     async def kill(self, detail: str = "") -> None:
-        """Kill the node, and a second process of it. The kill is recorded first: what arrives later was sent before it."""
+        """Kill the node, and a second process of it; `detail` is the event's.
+
+        The kill is recorded before it is done: what the links record of the node afterwards was sent before the kill.
+        """
         self._require(running=True, stage="kill")
         self._record("killed", detail)
         self.is_running = False
@@ -145,7 +154,7 @@ class NodeSupervisor:
     async def wipe(self) -> None:
         """Destroy the queue database of the node, which must not be running, and record that.
 
-        The next start is one on new data: when it fails, that is no CannotRestart.
+        The next start is one on new data: a failure of it is not CannotRestart.
         """
         self._require(running=False, stage="wipe")
         await self.node.wipe()
@@ -153,14 +162,14 @@ class NodeSupervisor:
         self._record("wiped")
 
     async def pause(self) -> None:
-        """Freeze the processes of the node; a paused node counts as running."""
+        """Freeze the processes of the node and record that; a paused node counts as running."""
         self._require(running=True, stage="pause")
         await self.node.pause()
         self.is_paused = True
         self._record("paused")
 
     async def resume(self) -> None:
-        """Let the frozen processes of the node run again."""
+        """Let the frozen processes of the node run again and record that."""
         self._require(running=True, stage="resume")
         await self.node.resume()
         self.is_paused = False
@@ -174,8 +183,10 @@ class NodeSupervisor:
     ) -> bool:
         """Change the node's configuration, and have it reload if it is running; return whether it has read the changes.
 
-        A node that is not running reads them when it starts. `transport` and `listeners` change parameters and are kept for
-        later; `unknown` keys are sent once only. Raises ConfigurationRefused when the node refuses them: then nothing is kept.
+        A node that is down reads them when it starts: they are unread until then. `transport` has new values of parameters by name,
+        `listeners` those of settings by the listener's name; both are part of every later configuration. `unknown` keys are sent
+        once only. A reload is recorded (`reloaded`); the caller records the changes themselves. Raises ConfigurationRefused when
+        the node refuses them: then nothing is kept.
         """
         self.record_failure()
         new_transport = {**self._transport, **transport}
@@ -191,12 +202,12 @@ class NodeSupervisor:
         return self.is_running
 
     async def inspect(self) -> None:
-        """Run the node's command `inspect` and record what it prints."""
+        """Run the node's command `inspect` and record what it prints. Raises NodeError when it fails."""
         state = await self.node.command("inspect")
         self._recorder.record(Inspected, node=self.node.name, state=state)
 
     def record_failure(self) -> None:
-        """Note and record that the node ended on its own, if it did and that is not recorded yet.
+        """Record that the node ended on its own, if it did and that is not recorded yet; it counts as down from then on.
 
         Record a shortage of the machine too, if that may be the cause.
         """
@@ -209,19 +220,23 @@ class NodeSupervisor:
     def may_be_short_of_memory(self) -> bool:
         """Whether the kernel may have killed a process of the node because the machine, not the node, had no memory left.
 
-        True also where the number of such kills (`oom_kills`) is not known.
+        True also where the number of such kills (`oom_kills`) is not known; False if the node's failure says that it was over a
+        limit of its own.
         """
         return self.node.oom_kills != 0 and not exceeded_own_limit(self.node.failure or "")
 
     def _record_shortage(self, failure: str) -> None:
-        """Record that the machine ran out of a resource, if that may be the cause of a failure of the node."""
+        """Record that the machine ran out of a resource, if that may be the cause of a failure of the node.
+
+        `failure` is the text that says how the node failed.
+        """
         if explanation := self._resources.explanation_of(failure, kills=self.may_be_short_of_memory):
             self._record("starved", explanation)
 
     def _require(self, *, running: bool, stage: str) -> None:
-        """Raise WrongNodeState unless the node is running, or not, as `running` says; `stage` is what was to be done.
+        """Raise WrongNodeState unless the node is in the state `running`; `stage` is what was to be done, for the error's text.
 
-        An end on its own that is not recorded yet is recorded first.
+        If the node has ended on its own and that is not recorded yet, record it first.
         """
         self.record_failure()
         if self.is_running is not running:

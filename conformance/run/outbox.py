@@ -41,21 +41,24 @@ class Outbox:
         self._messages[message.name] = message
 
     def find(self, name: str) -> list[OutMessage]:
-        """Return the messages that `m` (all of a step) or `m#3` (one) names. Raises KeyError when there is none."""
+        """Return the messages that `m` (all of a step, in the order of their making) or `m#3` (one) names.
+
+        Raises KeyError when there is none.
+        """
         found = [m for key, m in self._messages.items() if key == name or key.partition("#")[0] == name]
         if not found:
             raise KeyError(f"no message {name!r} was made before this step")
         return found
 
     def add_background_send(self, name: str, task: asyncio.Task[None]) -> None:
-        """Note a task that sends the messages of the step `name`, or holds the conversation of that name."""
+        """Note a running task that sends the messages of the step `name` (or `m#3` of it), or holds the conversation of that name."""
         self._sends.setdefault(name.partition("#")[0], []).append(task)
 
     async def wait_for_sends(self, name: str) -> None:
-        """Wait until the background sends of a step or conversation have ended, one after another as they were begun.
+        """Wait until the background sends of a step or conversation have ended, in the order in which they were begun.
 
-        Raises what one of them raised, without waiting for those after it. `m#3` stands for its whole step `m`. Returns at once
-        for a name without background sends.
+        Raises what one of them raised, without waiting for those begun after it. `m#3` stands for its whole step `m`. Returns at once
+        for a name without background sends, also if there is no such step.
         """
         for task in self._sends.get(name.partition("#")[0], []):
             await task

@@ -1,7 +1,8 @@
 """Runs the steps of a cell, one after another, and records when each began and ended.
 
 `conformance.run.cell` makes a `StepRunner` when the nodes of the cell are ready. An *expectation* is a step that acts on
-nothing: it states what must have happened by then. The *handler* of a step verb is the function that performs such steps.
+nothing: it states what must have happened by then. The *handler* of a step verb is the function that performs such steps. A
+step may have a *label*, to which the `since` of a later expectation refers: its `within` counts from that step.
 """
 
 import asyncio
@@ -41,14 +42,18 @@ class StepRunner:
         """When each labelled step began; of a `start` step, when its nodes were ready. Documented seconds."""
 
     async def run(self, steps: Sequence[Step]) -> None:
-        """Run steps in their order. An exception of a step is recorded and raised; later steps are not run then."""
+        """Run steps in their order. An exception of a step is recorded and raised; later steps are not run then.
+
+        What the judge raises for an expectation is raised without a record.
+        """
         for step in steps:
             await self._run_step(step)
 
     async def _run_step(self, step: Step) -> None:
         """Run one step; record its beginning and its end, and then the lag, or its beginning and its failure.
 
-        Raises what the handler of the step raises. An expectation is left to `_run_expect`.
+        Keep in `_began` when a labelled step began; of a `start` step, when it ended. Raises what the handler of the step raises.
+        An expectation is left to `_run_expect`.
         """
         if isinstance(step.action, Expect):
             await self._run_expect(step, step.action)
@@ -69,8 +74,8 @@ class StepRunner:
     async def _perform(self, step: Step) -> str:
         """Perform the action of a step that is no expectation; return the detail to record, or "".
 
-        The inner steps of a `parallel` run at the same time: their exceptions are raised as a group. Those of a `repeat` run
-        one after another, several times.
+        The inner steps of a `parallel` run at the same time: when one fails, the others are cancelled, and the exceptions are raised
+        as a group. Those of a `repeat` run one after another, several times. Any other step is performed by its handler.
         """
         action = step.action
         if isinstance(action, Parallel):
@@ -87,8 +92,9 @@ class StepRunner:
     async def _run_expect(self, step: Step, action: Expect) -> None:
         """Record that the expectation was reached, and its end; with `within`, wait in between until it holds.
 
-        The wait ends at the latest when the deadline and the tolerance of the clock have passed, so that what comes a little
-        late is recorded. Whether the expectation held is not recorded: the judge finds out later.
+        `within` counts from the step labelled `since` if that has begun, else from now. The wait ends at the latest when that time and the
+        tolerance of the clock have passed, so that what comes a little late is recorded. Whether the expectation held is not
+        recorded: the judge finds out later. Also record the lag.
         """
         reached = self._record("reached", step)
         within = action.expectation.within
@@ -101,7 +107,7 @@ class StepRunner:
     async def _wait_until_holds(self, step: Step, until: float) -> None:
         """Wait until the expectation of a step holds, at most until `until`, a time of the clock in documented seconds.
 
-        The judge is asked again after each recorded event.
+        Ask the judge (`_holds`) now, and again whenever events were recorded. Return without a wait if `until` has passed.
         """
         world = self._world
         recorded = asyncio.Event()

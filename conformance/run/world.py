@@ -7,6 +7,9 @@ world ends everything in the reverse order.
 A *node* is one running server under test, a *sink* a server of the harness at the end of a route. The *kind* of a candidate
 (in this process, a program, a container, ...) has a class of nodes, which finds places and makes nodes.
 `conformance.run.cell` enters a world for each cell; the handlers of steps (`conformance.run.steps`) act on it.
+
+`supervisors` (which start and stop the nodes), `disks` and `_places` are keyed by the name of the server, and filled on entering.
+`_exit` has what leaving must end, in the order in which it was started.
 """
 
 import asyncio
@@ -63,7 +66,10 @@ class World:
     def __init__(
         self, cell: Cell, assignment: Assignment, settings: Settings, clock: Clock, recorder: Recorder, directory: Path
     ) -> None:
-        """`directory` gets a directory for each server. The topology's passwords become secrets of the recorder."""
+        """Start nothing yet. `directory` gets a directory for each server.
+
+        The topology's passwords become secrets of the recorder, which replaces them in all events.
+        """
         self.cell = cell
         self.topology = cell.topology
         self.settings = settings
@@ -96,7 +102,7 @@ class World:
 
     @property
     def heartbeat_interval(self) -> float:
-        """The longest ShadowHeartbeatFrequency that the topology sets for a server, documented seconds.
+        """The longest ShadowHeartbeatFrequency of a server, documented seconds: what the topology sets, else the default.
 
         Configurations that steps offered later do not count.
         """
@@ -114,7 +120,7 @@ class World:
         """Start all nodes and wait until they are ready; end everything again when that fails.
 
         First wait, without a deadline of its own, until no other cell or run uses the fixed addresses of servers of the kind
-        `remote` and of their next hops. Raises NodeError when a node does not start.
+        `remote` and of their next hops. Raises NodeError when a node does not start, OSError when no port is free.
         """
         try:
             self._exit.callback(self._leases.release)
@@ -139,11 +145,14 @@ class World:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """End everything, in the reverse order; an exception of the body goes on."""
+        """End everything, in the reverse order of starting; an exception of the body is not suppressed.
+
+        Raises what an action at a moment of the protocol has raised, or a sink in a delivery: such errors are kept until now.
+        """
         await self._exit.aclose()
 
     def server_names(self, names: Iterable[str]) -> list[str]:
-        """Return the servers that a step names, in its order; `all` stands for every one of the topology."""
+        """Return the names of the servers that a step names, in its order; `all` stands for every server of the topology."""
         return [name for word in names for name in (list(self.supervisors) if word == "all" else [word])]
 
     def sink(self, name: str) -> Sink:
@@ -183,17 +192,17 @@ class World:
     # sinks and links
 
     async def _open_sinks(self) -> None:
-        """Open all sinks; they are closed with the world."""
+        """Open all sinks and add them to `sinks`; they are closed with the world."""
         for name, protocol in self._sink_protocols().items():
             sink = await open_sink(name, protocol, self.recorder, self.links)
             self._exit.push_async_callback(sink.close)
             self.sinks[name] = sink
 
     def _sink_protocols(self) -> dict[str, str]:
-        """Return the protocol of each sink: those of the topology, and an LMTP store for each server.
+        """Return the protocol (`smtp` or `lmtp`) of each sink by its name: those of the topology, and an LMTP store for each server.
 
-        Every server has a store if the topology has any mailbox, since a mailbox may move to it later. Without mailboxes
-        there are no stores.
+        A *store* is the sink for the mailboxes of a server. Every server has one if the topology has any mailbox, since a mailbox
+        may move to it later. Without mailboxes there are no stores.
         """
         hosts = sorted(server.name for server in self.topology.servers) if self.topology.mailboxes else []
         stores = {self.topology.store_name(server): "lmtp" for server in hosts}
@@ -202,7 +211,8 @@ class World:
     async def _open_links(self) -> None:
         """Open a link from each client to each listener of a server, and to each sink, that the client may dial.
 
-        The store of a server is dialled by that server alone, other sinks by every server.
+        Listeners are dialled by the senders of the harness and by every other server. The store of a server (its LMTP sink) is
+        dialled by that server alone, other sinks by every server.
         """
         names = [server.name for server in self.topology.servers]
         for server in self.topology.servers:
@@ -222,7 +232,8 @@ class World:
     ) -> None:
         """Open a link from `client` to a listener of `party`, at the address at which the client expects it.
 
-        `target` is where the link connects to, None for not yet known.
+        `target` is where the link connects to; None while that is not known: the link refuses connections then. `dialect` is how
+        the two spell the commands of shadow redundancy.
         """
         at = self._places[client].link_address(party, listener) if client in self._places else LOOPBACK
         await self.links.open(client, party, listener, target, dialect=dialect, at=at)
@@ -240,12 +251,15 @@ class World:
     # nodes
 
     def _make_supervisor(self, server: Server) -> NodeSupervisor:
-        """Make the node of a server, not started, with its supervisor."""
+        """Make the node of a server, not started, and return its supervisor."""
         render_node = self._renderer(server, self._places[server.name])
         return NodeSupervisor(self._make_node(server), render_node, self.recorder, self.resources)
 
     def _renderer(self, server: Server, place: Place) -> Render:
-        """Return the function that makes the configuration of a process of a server, whose listeners are at `place`."""
+        """Return the function that makes the configuration of a process of a server, whose listeners are at `place`.
+
+        A configuration is the JSON document that a node reads. The function goes by the state of the world when it is called.
+        """
         candidate = self._assignment.candidate_for(server.name)
         revisions = count(1)
 
@@ -262,7 +276,7 @@ class World:
         def make_configuration(
             transport: Mapping[str, Any], listeners: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, Any]
         ) -> dict[str, Any]:
-            """Return the configuration, with these changes to that of the topology."""
+            """Return the configuration as of now: the topology's with these changes (see `Render`)."""
             places = {**self._places, server.name: place}
             return render(
                 self.topology,
@@ -300,7 +314,10 @@ class World:
         return self._make_node(server, directory, place), self._renderer(server, place)
 
     def dial_process(self, name: str) -> None:
-        """Have the links to a server dial its second process, since the first is gone; do nothing if none was made."""
+        """Have the links to a server dial its second process, since the first is gone; do nothing if none was made.
+
+        The second process is the one of the latest `make_another`, whether it runs or not.
+        """
         place = self._other_places.pop(name, None)
         for link in self.links if place is not None else ():
             if link.pair.server == name and place is not None:
@@ -338,7 +355,8 @@ class World:
     def _data_directory(self, server: str) -> Path:
         """Return the directory of a server's data, as the server sees it; if it runs in this process, one in memory.
 
-        The directory in memory, which all such servers share, is made at the first call and removed with the world.
+        The directory in memory (on the disk where memory cannot be used), which all such servers share, is made at the first call
+        and removed with the world.
         """
         if IN_PROCESS not in self._assignment.candidate_for(server).features:
             return self._directory_seen_by(server) / "data"
@@ -348,7 +366,7 @@ class World:
         return self._memory / server
 
     def _remove_memory(self, memory: Path) -> None:
-        """Delete the directory in memory, after copying its data to the servers' directories if data may be kept."""
+        """Delete the directory in memory; with `settings.keep`, copy the data of each server to the server's directory before."""
         if self.settings.keep is not None:
             for data in memory.iterdir():
                 shutil.copytree(data, self._directory / data.name / "data", dirs_exist_ok=True)
@@ -360,6 +378,6 @@ class World:
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait until it has ended."""
+    """Cancel a task and wait until it has ended; an exception of the task is not raised."""
     task.cancel()
     await asyncio.wait([task])

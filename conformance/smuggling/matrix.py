@@ -79,12 +79,12 @@ class Passed:
 def try_all_pairs(
     candidates: Mapping[str, str], directory: Path, report: Callable[[str], None], hosts: Collection[str] = ()
 ) -> list[Passed]:
-    """Start each candidate twice, try every pair, and stop all. `report` is called with what is being done.
+    """Start each candidate twice, send all variants through every pair, stop all servers, and return the results.
 
-    The candidates are given as for `--candidate`, by the names that the results have for them. `hosts` are those other than this
-    machine that they may name.
+    Blocks until then; `report` is called with what is being done. The candidates are given as for `--candidate`, by the names
+    that the results have for them. `hosts` are those other than this machine that they may name.
 
-    Raises CandidateError, NodeError, and what `_try_pair` raises.
+    Raises CandidateError, NodeError, and OSError if this machine ran out of something.
     """
     nodes = MailNodes(directory)
     try:
@@ -169,7 +169,7 @@ async def _try_pair(relay_name: str, relay: MailNode, receiver_name: str, receiv
 
 
 def _raise_for_shortage(error: Exception) -> None:
-    """Raise an exception again that says that this machine, not the relay, ran out of something."""
+    """Raise an exception again if it says that this machine, not the relay, ran out of something; else do nothing."""
     if shortage_of(error):
         raise error
 
@@ -191,7 +191,7 @@ class Arrivals:
 
     @property
     def settled(self) -> set[str]:
-        """The names of the variants that have come to an end."""
+        """The names of the variants whose first message, or a report that it cannot be delivered, has reached the sink."""
         return self.first | self.returned
 
     def read(self, messages: Sequence[ReceivedMessage]) -> "Arrivals":
@@ -208,13 +208,16 @@ class Arrivals:
         return self
 
     def _names(self, octets: bytes) -> set[str]:
-        """Return the names of this pair's messages whose Message-ID is in a header."""
+        """Return the names of this pair's messages whose Message-ID field is in these octets (a header, or a report's body)."""
         marks = (mark.decode("ascii", "replace") for mark in _MARK.findall(octets))
         return {mark.removesuffix(self._suffix) for mark in marks if mark.endswith(self._suffix)}
 
 
 def _decide_passage(name: str, accepted: bool, replies: Sequence[str], arrivals: Arrivals) -> Passage:
-    """Return what happened to a variant; `accepted` says whether the relay has accepted it, with these replies."""
+    """Return what happened to the variant of this name; `accepted` says whether the relay has accepted it, with these replies.
+
+    More than one reply means that the relay has ended the message at the variant.
+    """
     if len(replies) > 1:
         return Passage.SPLIT
     if name in arrivals.second:

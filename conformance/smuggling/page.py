@@ -23,7 +23,7 @@ class PairOnPage:
 
 
 def smuggling_page(results: Sequence[Passed]) -> str:
-    """Return the page as HTML."""
+    """Return the page as HTML; servers and variants have the order in which they first occur in `results`."""
     servers = list(dict.fromkeys(passed.relay for passed in results))
     variants = list(dict.fromkeys(passed.variant for passed in results))
     return render_page(
@@ -44,7 +44,10 @@ def smuggling_page(results: Sequence[Passed]) -> str:
 
 
 def _make_square(passed: Sequence[Passed]) -> PairOnPage:
-    """Return the square of a pair, from the results of all variants that were sent through it."""
+    """Return the square of a pair, from the results of all variants that were sent through it.
+
+    It is *fail* if one was smuggled or split, else *inconclusive* if none arrived as one message, else *pass*.
+    """
     counts = Counter(p.passage for p in passed)
     smuggled = tuple(p.variant for p in passed if p.passage == Passage.SMUGGLED)
     words = ", ".join(f"{counts[passage]} {passage}" for passage in Passage if counts[passage])
@@ -58,7 +61,10 @@ def _make_square(passed: Sequence[Passed]) -> PairOnPage:
 
 
 def _relay_badge(passed: Sequence[Passed]) -> tuple[str, str]:
-    """Return the badge's outcome and text for what a relay does with a variant, over all of its next hops."""
+    """Return the badge's outcome and text for what a relay does with a variant, over all of its next hops.
+
+    That is `two messages` if one result is a split, `refused` if all are refusals, else `one message`.
+    """
     passages = {p.passage for p in passed}
     if not passages:
         return "not-applicable", "not sent"

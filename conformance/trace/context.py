@@ -20,12 +20,12 @@ RELAY_CAPABILITIES = frozenset({"relay", "dsn", "lmtp-delivery", "inspect"})
 
 
 def is_relay_only(claims: frozenset[str]) -> bool:
-    """Return whether a candidate with these claims is a relay without shadow redundancy; True for no claims."""
+    """Return whether a candidate with these claims (capabilities) is a relay without shadow redundancy; True for no claims."""
     return claims <= RELAY_CAPABILITIES
 
 
 def is_generation_2010(server: Server) -> bool:
-    """Return whether a server's generation is one without the shadow copies of 2013: its sender keeps the shadow."""
+    """Return whether a server's generation has no `shadow-2013` (Exchange 2010): there the server that sent a message keeps the copy."""
     return "shadow-2013" not in GENERATIONS[server.generation]
 
 
@@ -64,7 +64,7 @@ class CheckContext:
         return set(map(self.normalize_address, addresses))
 
     def deliveries_of(self, name: str, recipient: str) -> list[Delivered]:
-        """Return the deliveries of a message to sinks for one recipient; addresses are compared normalized."""
+        """Return the deliveries of a message (`m#1`) to sinks for one recipient, in order; addresses are compared normalized."""
         address = self.normalize_address(recipient)
         return [event for event in self.trace.deliveries_of(name) if self.normalize_address(event.recipient) == address]
 
@@ -73,15 +73,18 @@ class CheckContext:
         return party in self.cell.topology.by_name
 
     def is_opened_by_tested_server(self, client: str, session: str) -> bool:
-        """Return whether `client` is a server under test and opened the session itself, not the harness under its name."""
+        """Return whether `client` is a server under test that opened the session itself; False if the harness did so in its name."""
         return self.is_tested_server(client) and session not in self.trace.harness_sessions
 
     def is_2010(self, server: str) -> bool:
-        """Return whether a server under test is of the 2010 generation: there the sender of a message keeps the shadow copy."""
+        """Return whether a server under test is of the 2010 generation, in which the sending server keeps the shadow copy.
+
+        Raises KeyError for another party.
+        """
         return is_generation_2010(self.cell.topology.by_name[server])
 
     def site_of(self, server: str) -> str:
-        """Return the name of the site of a server under test."""
+        """Return the name of the site of a server under test. Raises KeyError for another party."""
         return self.cell.topology.by_name[server].site
 
 
@@ -102,5 +105,5 @@ class ExpectationContext(CheckContext):
         return self.trace.find_messages(name)
 
     def attempts(self, name: str) -> list[Attempt]:
-        """Return the harness's own transmissions of a message that have ended."""
+        """Return the harness's own transmissions of a message (`m#1`) that have ended, in order."""
         return self.trace.attempts_of(name)

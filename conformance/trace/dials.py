@@ -1,8 +1,9 @@
 """Dials that faults held back: when a client called for a connection, and which connection or failure came of that.
 
-A *dial* is the client's call for a connection. A fault that holds a dial back is recorded with the session None: it fires
-when the client dials, and how the dial ends comes later. `n` is an event's number. Rules of the model and `promotions` ask
-for dials.
+A *dial* is the client's call for a connection. A fault or partition that acts on a dial is recorded with the session None,
+since the session has no name yet; how the dial ends is recorded later, or at once if it is refused. The trouble of a disk is
+recorded with the session None too, its node as client and server; here that counts as a dial, which does not end. `n` is an
+event's number. Rules of the model and `promotions` ask for dials.
 """
 
 from collections import defaultdict, deque
@@ -27,10 +28,10 @@ class Dials:
 
 
 def find_dials(trace: Trace) -> Dials:
-    """Return the dials that faults held back, with and without an end.
+    """Return the dials that faults held back, each as the event of its fault: with and without an end.
 
     Those of one client at one server are taken to end in the order in which they began: each connection of the pair, or failure
-    to connect, ends the earliest. A dial whose client stops has no end.
+    to connect, ends the earliest. A dial whose client stops before that has no end, nor has one that goes on when the history ends.
     """
     if not any(fault.session is None for fault in trace.events_of(FaultFired)):
         return Dials({}, ())
@@ -56,9 +57,9 @@ EndsAndHeldDials = tuple[list[Connected | ConnectFailed], list[FaultFired]]
 
 
 def ends_and_held_dials(trace: Trace) -> Mapping[tuple[str, str], EndsAndHeldDials]:
-    """Return all ends of dials (held back or not), and the dials that faults held back, by client and server.
+    """Return all ends of dials (held back or not), and the dials that faults held back, by (client, server).
 
-    The first list has the connections, then the failures.
+    Of the two lists for a pair the first has its connections, then its failures to connect; both are empty for a pair without any.
     """
     found: dict[tuple[str, str], EndsAndHeldDials] = defaultdict(lambda: ([], []))
     ends: list[Connected | ConnectFailed] = [*trace.events_of(Connected), *trace.events_of(ConnectFailed)]

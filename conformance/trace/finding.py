@@ -69,7 +69,10 @@ class Finding:
         row: str | None = None,
         kind: ViolationKind = "",
     ) -> None:
-        """Add a violation; the arguments are the fields of `Observation`."""
+        """Add a violation: a sentence, the numbers of the events that show it, and the name of the message that it is about.
+
+        `row` is the requirement that it violates where the check judges several, `kind` what is wrong.
+        """
         self.violations.append(Observation(sentence=sentence, evidence=evidence, message=message, row=row, kind=kind))
 
     def add_message_violation(
@@ -82,7 +85,7 @@ class Finding:
     ) -> None:
         """Add a violation about a message, which is described in front of the sentence; None: about no single message.
 
-        The other arguments are those of `Observation`.
+        The other arguments are those of `add_violation`.
         """
         if message is None:
             self.add_violation(sentence, *evidence, row=row, kind=kind)
@@ -91,7 +94,7 @@ class Finding:
             self.add_violation(sentence, *evidence, message=message.message, row=row, kind=kind)
 
     def add_undecided(self, sentence: str, *evidence: int, message: MessageMade | None = None) -> None:
-        """Add what looks like a violation and need not be one: without violations the verdict is inconclusive.
+        """Add what looks like a violation and need not be one: if the check finds no violation, the verdict is inconclusive.
 
         The message, if one is given, is described in front of the sentence. `evidence` are numbers of events.
         """
@@ -102,7 +105,10 @@ class Finding:
         )
 
     def add_confirmation(self, n: int, t: float, message: MessageMade | None = None) -> None:
-        """Add event `n` at time `t`, which shows what was expected; the judge compares its time with `after` and `within`."""
+        """Add event `n` at time `t` (documented seconds), which shows what was expected.
+
+        The judge compares its time with the expectation's `after` and `within`. `message` is the one that it is of, if any.
+        """
         self.evidence.append(n)
         self.confirmations.append(Confirmation(n=n, t=t, message=message))
 
@@ -117,7 +123,7 @@ def describe_message(message: MessageMade) -> str:
 
 
 def format_time(event: AnyEvent) -> str:
-    """Return time and number of an event: `at 2h0.012s (event 17)`."""
+    """Return time and number of an event in words: `at 2h0.012s (event 17)`."""
     return f"at {format_seconds(event.t)} (event {event.n})"
 
 
@@ -127,7 +133,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_count(copies: Copies) -> str:
-    """Return an expected number: `2`, `at least 1`, `1 to 3`."""
+    """Return an expected number in words: `2`, `at least 1`, `1 to 3`."""
     if copies.max == copies.min:
         return str(copies.min)
     return f"at least {copies.min}" if copies.max is None else f"{copies.min} to {copies.max}"

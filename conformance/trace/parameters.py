@@ -43,9 +43,10 @@ LISTENER_LIMITS: Mapping[str, Mapping[str, float]] = {
 
 
 def parameter_at(context: CheckContext, server: str, name: str, n: int) -> JsonValue:
-    """Return a parameter's value in force on a server when event `n` happened; changes that the server refused are left out.
+    """Return a parameter's value in force on a server when event `n` happened.
 
-    Raises KeyError for a parameter without a documented default here that the topology does not set.
+    The changes offered to the server before that event count, in their order, except those that it refused. Raises KeyError for a
+    parameter that has no default in DEFAULTS and that the topology does not set.
     """
     topology = context.cell.topology
     value = {**DEFAULTS, **topology.transport, **topology.by_name[server].transport}[name]

@@ -11,9 +11,10 @@ server. It is left out where it has another explanation:
 - A server of 2010 keeps a copy of what it transmitted: only a second transmission to one of the same recipients counts.
 
 A party that died may have forgotten what it had passed on, and Safety Net may send messages again, so transmissions before
-such an event are not counted as passed on. `name` is the scenario's name of the message; `n` is an event's number. A copy is
-*tracked* if it is one of a server of 2010, whose *holder* is the client of the transaction. Expectations and rules of the
-model ask for promotions.
+such an event are not counted as passed on. `name` is the scenario's name of the message; `n` is an event's number. A *holder* is
+the server that keeps a shadow copy. A copy is *tracked* if it is one of a server of 2010, whose holder is the client of the
+transaction. A `NodeEvent` is a change of a server's state, such as a stop or start. Expectations and rules of the model ask for
+promotions.
 """
 
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ def find_promotions(context: CheckContext, name: str) -> list[PromotedTransmissi
     """Return the promotions of a message's shadow copies, in the order of the transmissions.
 
     A transmission by a holder of copies is a promotion if the holder had passed the message on before at least as often as it
-    was handed the message, so that it had nothing else to transmit.
+    was handed the message in ordinary transactions, so that it had nothing else to transmit.
     """
     promotions = []
     trace = context.trace
@@ -77,10 +78,11 @@ def find_promotions(context: CheckContext, name: str) -> list[PromotedTransmissi
 
 
 def _find_passed_on(context: CheckContext, name: str, transmission: Transaction) -> list[Transaction]:
-    """Return the earlier transmissions of the same client to one of the recipients that were complete.
+    """Return the earlier transmissions of the same client that were answered before, and accepted for one of the same recipients.
 
-    Those before the client's last `NodeEvent`, or before the last command to any node, do not count: the client may have
-    forgotten them. [] for a shadow transaction, since a server may make several copies of one message.
+    Those before the client's last `NodeEvent`, or before the last command (`CommandRun`) to any node, do not count: the client may
+    have forgotten them, or have been asked to send again. [] for a shadow transaction, since a server may make several copies of
+    one message. Shadow transactions are not among the earlier ones either.
     """
     if transmission.kind == "shadow":
         return []
@@ -99,9 +101,9 @@ def _find_passed_on(context: CheckContext, name: str, transmission: Transaction)
 
 
 def _may_be_unknown_to_holder(context: CheckContext, copy: ShadowCopy, before_n: int) -> bool:
-    """Return whether a holder of 2010 may not have read that its message was accepted, and so may have sent it again as its own.
+    """Return whether a holder of 2010 may not have read that its message was accepted, so that it may send it again as its own.
 
-    That is so if the holder said nothing after the reply in that session, and its node had any `NodeEvent` between the reply
+    That is so if the holder sent no command after the reply in that session, and its node had any `NodeEvent` between the reply
     and event `before_n`.
     """
     stored = copy.stored_reply.n
@@ -113,7 +115,10 @@ def _may_be_unknown_to_holder(context: CheckContext, copy: ShadowCopy, before_n:
 
 
 def _may_be_of_copy(context: CheckContext, copy: ShadowCopy, transmission: Transaction) -> bool:
-    """Return whether a transmission may be one of this copy; of a tracked copy, only a second one to a common recipient."""
+    """Return whether a transmission may be one of this copy: True for a copy of 2013.
+
+    Of a tracked copy only a second transmission may be, to one of the recipients of the first, which made the copy.
+    """
     if copy.transaction.kind == "shadow":
         return True
     recipients = context.normalize_addresses(copy.transaction.recipients)
@@ -124,10 +129,15 @@ def _may_be_of_copy(context: CheckContext, copy: ShadowCopy, transmission: Trans
 def _was_handed(context: CheckContext, given: Transaction, transmission: Transaction) -> bool:
     """Return whether the client of a transmission was handed the message in `given` before.
 
-    A refused message was not handed over, unless a fault altered the session, and with it maybe the reply. One without a reply
-    was; on the `delivery` listener only while the session is open, or at once (_AT_ONCE_S) when it was lost: there a mailbox
-    server passes on what it is given before it replies, for the same recipients and not as a shadow copy. A transaction whose
-    content has not ended before that of the transmission handed nothing over, nor did a shadow copy.
+    It was if the content of `given` ended before that of the transmission, and until then (until the transmission's MAIL, where
+    a fault delayed its session)
+
+    - a positive reply came, or any reply if a fault altered the session of `given`, and with it maybe the reply;
+    - or no reply came. On the `delivery` listener that counts only if the session was still open at MAIL, or was lost _AT_ONCE_S
+      before at most: there a mailbox server passes on what it is given before it replies.
+
+    A shadow copy hands nothing over. What came by the `delivery` listener explains only a transmission with a common recipient
+    that is no shadow copy.
     """
     if given.server != transmission.client or given.kind == "shadow":
         return False
@@ -156,7 +166,7 @@ def _was_handed(context: CheckContext, given: Transaction, transmission: Transac
 
 
 def _begin_t(context: CheckContext, transmission: Transaction) -> float:
-    """Return when a client set about a transmission: as it dialled, where a fault held that back, in documented seconds."""
+    """Return when a client began a transmission, documented seconds: at MAIL, or at its dial where a fault held that back."""
     session = context.trace.sessions[transmission.session]
     dialled = find_dials(context.trace).ended.get(session.n)
     return transmission.t if dialled is None else dialled.t

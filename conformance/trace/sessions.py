@@ -2,7 +2,9 @@
 
 `Trace` gives a `Session` the events of one recorded connection in order; the session pairs each reply with its command and
 cuts the commands into mail transactions (RFC 5321 4.1.4). `n` is an event's number in the history, `t` its time in
-documented seconds since the cell began. `operation` is what an event means for shadow redundancy.
+documented seconds since the cell began. `operation` is what an event means for shadow redundancy. A transaction is *open* from
+MAIL to its final dot (`_open`). `_unanswered...` are lists of what waits for its reply, in order: commands, recipients of RCPT,
+and contents, each with the last BDAT command if it had one.
 """
 
 import re
@@ -124,7 +126,8 @@ class Session:
     def add_command(self, event: Command) -> Exchange:
         """Add the next command and return its exchange, without a reply so far.
 
-        MAIL begins a transaction, RCPT adds a recipient to the open one, and RSET, a greeting or QUIT end it (RFC 5321 4.1.4).
+        MAIL begins a transaction, RCPT adds a recipient to the open one, and RSET, EHLO, HELO, LHLO or QUIT end it
+        (RFC 5321 4.1.4), before any reply.
         """
         exchange = Exchange(event)
         self.exchanges.append(exchange)
@@ -145,7 +148,8 @@ class Session:
     def add_content(self, event: Content, message: str | None) -> Transaction | None:
         """End the open transaction at its final dot, or the end of its last chunk; return it, or None without an open one.
 
-        `message` is the scenario's name of the message, None for a content that is of none.
+        `message` is the scenario's name of the message, None for a content that is of none. The content then waits for its final
+        replies.
         """
         sent, self._open = self._open, None
         if sent is not None:
@@ -157,7 +161,7 @@ class Session:
         return sent
 
     def add_reply(self, event: Reply) -> Transaction | None:
-        """Give the next reply to the command or content that it answers.
+        """Give the next reply to the content, or to the oldest command of that verb without a reply, that it answers.
 
         Return the transaction of which it is a final reply (see `_add_final_reply`), None for any other reply. A refused RCPT
         moves its recipient from `recipients` to `refused`; a refused MAIL ends the transaction.
@@ -202,14 +206,15 @@ class Session:
         return sent
 
     def _is_content_awaited(self) -> bool:
-        """Return whether the server has asked for a content, with 354, that has not ended."""
+        """Return whether the server has asked for a content, by 354 to the latest command, that has not ended."""
         last = self.exchanges[-1] if self.exchanges else None
         return self._open is not None and last is not None and last.reply is not None and last.reply.code == 354
 
     def _begin_transaction(self, event: Command) -> None:
         """Add a transaction that begins with this MAIL, and make it the open one.
 
-        Without a shadow id it is `plain`; with one `tracked` if the client's last request was track-shadow, else `shadow`.
+        Its kind is `plain` without a shadow id in MAIL; with one `tracked` if the client's last request in the session was
+        track-shadow (XSHADOW), else `shadow`.
         """
         shadow_id = event.operation.shadow_id if event.operation else None
         tracked = self.shadow_request == "track-shadow"

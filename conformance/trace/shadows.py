@@ -29,7 +29,7 @@ class ShadowCopy:
 
     @property
     def shadow_id(self) -> str:
-        """The id by which discard notifications name the copy."""
+        """The id by which discard notifications name the copy: that of its MAIL command."""
         assert self.transaction.shadow_id is not None
         return self.transaction.shadow_id
 

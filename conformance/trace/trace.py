@@ -165,7 +165,7 @@ class Trace:
     def identify_message(self, digest: Digest | None) -> str | None:
         """Return the name of the message with this content, by its body, else by its Message-ID; None for no message.
 
-        Of several messages with the same body the last is meant, with the same Message-ID the first. A report about a
+        Of several messages with the same body the last that was made is meant, with the same Message-ID the first. A report about a
         message is not the message. None for None.
         """
         if digest is None or digest.report is not None:
@@ -191,7 +191,7 @@ class Trace:
         return self._transactions.get(name, [])
 
     def accepted_since(self, sent: Transaction) -> int | None:
-        """Return the number of the event since which the server may have accepted what it was given.
+        """Return the number of the event since which the server of a transaction may have accepted the message.
 
         That is its positive reply, or the final dot in a session that a fault delayed: the link may have held the reply back.
         None where no positive reply was recorded.
@@ -201,7 +201,10 @@ class Trace:
         return sent.dot_n if sent.session in self.delayed_sessions and sent.dot_n is not None else sent.acceptance.n
 
     def may_be_unread(self, session: str, n: int) -> bool:
-        """Return whether a fault delayed what was said in a session, and its client says nothing after the reply of event `n`."""
+        """Return whether the client of a session may never have read the reply of event `n`.
+
+        That is so if a fault delayed the session and the client sent no command after that event.
+        """
         exchanges = self.sessions[session].exchanges
         return session in self.delayed_sessions and not any(x.command.n > n for x in exchanges)
 
@@ -214,7 +217,7 @@ class Trace:
         return self._copies.get(name, [])
 
     def deliveries_of(self, name: str) -> list[Delivered]:
-        """Return the deliveries of a message to sinks, one event for each recipient and time, in order; reports are left out."""
+        """Return the deliveries of a message to sinks, one event for each recipient and time, in order; not those of reports about it."""
         return self._deliveries.get(name, [])
 
     def discards_of(self, name: str) -> list[Discard]:
@@ -259,7 +262,10 @@ class Trace:
             self.transactions.append(session.transactions[-1])
 
     def _add_content(self, event: Content, session: Session) -> None:
-        """End the session's open transaction, and index it by its message if the content is of one, or add it to the reports."""
+        """End the session's open transaction, and index it by its message if the content is of one.
+
+        If the content is a report, add the transaction to `reports`. Nothing is indexed for a content outside of any transaction.
+        """
         name = self.identify_message(event.digest)
         sent = session.add_content(event, name)
         if sent is not None and name is not None:
@@ -268,7 +274,7 @@ class Trace:
             self.reports.append(sent)
 
     def _add_reply(self, event: Reply, session: Session) -> None:
-        """Add a reply to its session, and to the trace the discard notifications or the stored copy that it brings."""
+        """Add a reply to its session, and to the trace the discard notifications that it lists, or the copy that it shows as stored."""
         sent = session.add_reply(event)
         operation = event.operation
         if operation is not None and operation.name == "discard-list":

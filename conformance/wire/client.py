@@ -159,7 +159,7 @@ class SmtpClient:
 
     @property
     def session(self) -> str | None:
-        """The session's name in the history, None before the link has connected it to the server."""
+        """The name, in the history, of the open session or else the last one; None before its link has reached the server."""
         recorded = self._session_behind(self._port, self._address[1]) if self._port else None
         return recorded.session if recorded is not None else None
 
@@ -305,6 +305,6 @@ class SmtpClient:
 
 
 def _require_positive(reply: ServerReply) -> None:
-    """Raise SessionRefused if a reply is not positive."""
+    """Raise SessionRefused if a reply's code is not 2yz."""
     if not reply.positive:
         raise SessionRefused(reply)

@@ -84,7 +84,7 @@ class Digester:
         self._eight_bit = False
 
     def feed(self, octets: bytes) -> None:
-        """Add the next octets of the content."""
+        """Add the next octets of the content, which are not dot-stuffed."""
         self._size += len(octets)
         self._eight_bit = self._eight_bit or not octets.isascii()
         self._whole.update(octets)
@@ -95,7 +95,7 @@ class Digester:
             self._add_body(octets)
 
     def digest(self) -> Digest:
-        """Return the digest of the octets added. A content without an empty line is all header.
+        """Return the digest of all octets added; call it after the last of them. A content without an empty line is all header.
 
         Of a report it has what the report says too, such as the Message-ID that it is about, its first action, and the
         recipients for whom delivery failed.

@@ -98,7 +98,7 @@ class Endpoint(asyncio.BufferedProtocol):
         self._owner.connection_closed(self)
 
     def pause_writing(self) -> None:
-        """Notify the owner that the write buffer is full."""
+        """Notify the owner that the write buffer is full: the peer takes octets more slowly than they come."""
         self._owner.write_buffer_changed(self, full=True)
 
     def resume_writing(self) -> None:

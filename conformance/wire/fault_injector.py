@@ -52,9 +52,9 @@ from conformance.wire.units import ContentEnd, ContentPart, Unit
 class FaultInjector:
     """All faults, partitions, frozen parties and moments of a cell's links.
 
-    `duration` converts documented seconds to seconds of the loop; `links` returns the links that are open. `_faults`
-    and `_partitions` are those in force, by name; `_frozen` has names of parties; `_moments` are those that have not
-    come yet. `_tasks` are those of moments, `_failures` their exceptions.
+    `duration` converts documented seconds (the scenario's) to seconds of the event loop; `links` returns the links that are
+    open. `_faults` and `_partitions` are those in force, by name; `_frozen` has names of parties; `_moments` are those that
+    have not come yet. `_tasks` are those of moments, `_failures` their exceptions.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class FaultInjector:
     def arm(self, fault: Fault, session: str | None = None) -> None:
         """Arm a fault, on one session or (None) on all, after healing the fault or partition of the same name.
 
-        Raises ValueError if it makes no sense or matches no link.
+        Raises ValueError, and changes nothing, if the fault makes no sense or matches no open link.
         """
         check_fault(fault)
         pairs = self._matching_pairs(lambda pair: _concerns(fault, pair), f"fault {fault.name}")
@@ -108,14 +108,17 @@ class FaultInjector:
                     self._interrupt(active, link, relay)
 
     def heal(self, name: str) -> None:
-        """Heal the fault or partition of this name, or with `all` every one. Raises ValueError if none has the name."""
+        """Heal the fault or partition of this name, or with `all` every one, if any. Raises ValueError if none has the name."""
         names = [*self._faults, *self._partitions] if name == "all" else [name]
         for each in names:
             if not self._heal_one(each):
                 raise ValueError(f"no fault or partition {each!r} is in force")
 
     def freeze(self, party: str, *, frozen: bool) -> None:
-        """Hold every session from or to a party (`frozen`), open or new, or release those holds."""
+        """Hold every session from or to a party, open or new (`frozen` True), or release those holds (False).
+
+        An attempt to dial the server that has begun goes on; what the session then carries is held.
+        """
         reason = f"frozen {party}"
         if frozen:
             self._frozen.add(party)
@@ -231,9 +234,10 @@ class FaultInjector:
     def _intercept_content(self, relay: Relay, lane: Lane, part: ContentPart, skip: int) -> Unit | None:
         """Apply the fault whose offset is at the part's start; else return the octets before the nearest offset.
 
-        A part with no fault's offset in it is returned whole. The rest of a part is requeued, to be examined again. None
-        means that nothing is to be forwarded now. Each fault acts once in a content, which is known by the session's name and
-        its number in the session.
+        A part with no fault's offset in it is returned whole. What follows the returned octets is requeued, to be examined
+        again; so is a whole part at whose start faults have their offset and none is due, and None is returned. None means
+        that nothing is to be forwarded now. Each fault counts one occurrence in a content, which is identified by the
+        session's name and its number in the session.
         """
         start = relay.content_octets
         content = (relay.name, relay.content_count + (start == 0))  # the relay counts a content with its first part

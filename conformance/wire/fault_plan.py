@@ -64,7 +64,7 @@ def points_on_arrival(unit: Unit) -> frozenset[tuple[str, When]]:
 
 
 def points_when_forwarded(unit: Unit) -> frozenset[tuple[str, When]]:
-    """Return the points that a unit reaches when its octets were written: `answered` for replies, else `heard`.
+    """Return the points that a unit reaches once it was forwarded: `answered` for replies, else `heard`.
 
     As on arrival, there are none for parts of a content and for raw octets.
     """
@@ -86,11 +86,11 @@ def _names(verb: str, pending: PendingReply | None) -> set[str]:
 
 @dataclass(slots=True, eq=False)
 class ArmedFault:
-    """A fault in force on some links (`pairs`): fires from its n-th occurrence over all of them on, `times` times in all.
+    """A fault in force on some links (`pairs`): fires at its n-th occurrence, counted over all of them, and at later ones.
 
-    `fault` is the scenario's step, whose `times` is None for no limit. `undo` are called when it is healed. `timers`
-    are what it does later. `session`: it acts in the session of this name alone, None: in any. A content is (session, its
-    number in the session); `_contents` are those in which the offset was reached.
+    It fires `times` times in all. `fault` is the scenario's step, whose `times` is None for no limit. `undo` are called when
+    it is healed. `timers` are those of what it will do later. `session`: it acts in the session of this name alone, None: in
+    any. A content is (session, its number in the session); `_contents` are those in which the offset was reached.
     """
 
     fault: Fault

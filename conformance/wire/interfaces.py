@@ -56,7 +56,10 @@ class Interceptor(Protocol):
         ...
 
     def after_write(self, relay: Relay, lane: Lane, unit: Unit) -> None:
-        """Act on a unit whose octets were written."""
+        """Act on a unit that was forwarded through the lane's queue; a throttled lane may not have written all of it yet.
+
+        It is not called for units that are forwarded without being queued, because nothing may act on them.
+        """
         ...
 
 
@@ -72,7 +75,7 @@ class RelayOwner(Protocol):
     interceptor: Interceptor
 
     def client_connected(self, relay: Relay) -> None:
-        """Dial the server, unless the connection is held or refused, or a fault plays the server."""
+        """Dial (connect to) the server, unless the connection is held or refused, or a fault answers in the server's place."""
         ...
 
     def server_connected(self, relay: Relay) -> None:

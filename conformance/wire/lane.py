@@ -68,11 +68,11 @@ class LaneObserver(Protocol):
         ...
 
     def after_write(self, lane: "Lane", unit: Unit) -> None:
-        """Act on a unit whose octets were written."""
+        """Act on a unit that was forwarded through the queue; a throttled lane may not have written all of it yet."""
         ...
 
     def end_reached(self, lane: "Lane", how: Literal["fin", "reset"]) -> None:
-        """Forward the end of the lane's stream: everything before it was written."""
+        """Forward the end of the lane's stream, after everything before it was written or discarded."""
         ...
 
     def unparsed(self, lane: "Lane") -> bytes:
@@ -213,7 +213,7 @@ class Lane:
         self._merging.append((unit, skip))
 
     def flush_merged(self) -> None:
-        """Record and write what `merge_with_next` kept, if anything."""
+        """Record and write the units that `merge_with_next` kept; do nothing if there are none."""
         if self._merging:
             self.write(b"")  # write() puts what is kept before its octets
 
@@ -229,7 +229,7 @@ class Lane:
         self._holds.add(reason)
 
     def release(self, reason: str) -> None:
-        """Remove a reason to hold the lane, and process the queue if it was the last."""
+        """Remove a reason to hold the lane; if none is left, process the queue (also if `reason` was not in force)."""
         self._holds.discard(reason)
         self.process_queue()
 

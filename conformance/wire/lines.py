@@ -1,8 +1,9 @@
 """Lines of SMTP, without the state of a session: parse a command line, a reply's line, or a whole reply.
 
-Lines are bounded, decoded without losing octets, and stripped of secrets. The functions that are called for each line of
-each session are cached, since the same few lines occur in every session. `SessionParser` calls them. A line's *text* has no
-line end; the text of a reply's line is what follows the code. A *pending* reply is one that the server has not sent yet.
+Lines are cut to `TEXT` (2048) octets, decoded without losing octets, and stripped of secrets. The functions that are called
+for each line of each session are cached, since the same few lines occur in every session. `SessionParser` calls them. A
+line's *text* has no line end; the text of a reply's line is what follows the code. A *pending* reply is one that the server
+has not sent yet.
 """
 
 import re
@@ -158,7 +159,10 @@ def parse_single_reply(octets: bytes) -> tuple[int, tuple[str, ...]] | None:
 
 
 def make_reply(raw: bytes, code: int, lines: tuple[str, ...], pending: PendingReply | None) -> WholeReply:
-    """Return the unit for a reply to `pending`; None means that no reply was pending."""
+    """Return the unit of a reply: `raw` are its octets, `lines` the texts after the codes.
+
+    `pending` is the reply that it gives; None: no reply was pending, so that it answers no command.
+    """
     enhanced = _enhanced_code(lines[0]) if lines else None
     return WholeReply(
         raw=raw,

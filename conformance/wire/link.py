@@ -199,7 +199,7 @@ class Link:
     async def _connect(self, relay: Relay) -> None:
         """Connect to the server; refuse the client if that fails or `target` is None. Do nothing for a session that has ended.
 
-        If this machine ran out of something (files, ports), the server's node is recorded as starved before.
+        If this machine ran out of something (open files, memory), the server's node is recorded as starved before.
         """
         if relay.ended:
             return

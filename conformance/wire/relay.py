@@ -78,7 +78,7 @@ class Relay:
 
     @property
     def content_octets(self) -> int:
-        """The number of octets of the present content that were forwarded, as on the wire (see `UnitRecorder`)."""
+        """The number of octets of the present content that were forwarded, as on the wire; 0 between contents."""
         return self._units.content_octets
 
     # called by the endpoints (conformance.wire.endpoint.EndpointOwner)
@@ -173,7 +173,7 @@ class Relay:
         self._units.record(unit)
 
     def after_write(self, lane: Lane, unit: Unit) -> None:
-        """Notify the interceptor of a unit whose octets were written."""
+        """Notify the interceptor of a unit that was forwarded; a throttled lane may not have written all of it yet."""
         self._interceptor.after_write(self, lane, unit)
 
     def unparsed(self, lane: Lane) -> bytes:
@@ -236,8 +236,9 @@ class Relay:
     def drop_server(self, pending_reply: bytes = _UNAVAILABLE) -> None:
         """Reset the server's connection, and answer in its place until the client's next command, which ends the session.
 
-        Each reply that the server still owes becomes `pending_reply` (without its last CRLF); replies received and not yet
-        forwarded are dropped. The next command is answered with 421 (QUIT: 221).
+        Each reply that the server still owes becomes `pending_reply` (without its last CRLF), unless the harness has set
+        another one before; replies received and not yet forwarded are dropped. The next command is answered with 421 (QUIT:
+        221).
         """
         self._server_dropped = True
         self.to_client.discard_all()
@@ -247,9 +248,9 @@ class Relay:
         self._send_due_substitutes()
 
     def mute(self) -> None:
-        """Discard all octets of both directions from now on, and leave the connections open.
+        """Discard all octets of both directions from now on, queued ones included, and leave the connections open.
 
-        A FIN still passes.
+        A FIN or RST that comes later still passes.
         """
         self.to_server.discard_all()
         self.to_client.discard_all()
@@ -322,7 +323,7 @@ class Relay:
             self.client.release_reading("undecided")
 
     def _parse_server_octets(self, data: bytes) -> None:
-        """Parse and forward octets of the server, as `_parse_client_octets` does those of the client."""
+        """Parse and forward octets of the server, as those of the client; only a full queue of the lane stops reading."""
         written = self.to_client.forward_fast(data, self.parser.unparsed_server_size)
         units = self.parser.feed_server(data)
         self.to_client.accept(units, data, self.parser.unparsed_server_size, written=written)

@@ -4,8 +4,10 @@ What goes wrong while sending is a `SendResult`, not an exception: a refusal, a 
 outcome is `answered` (a reply decided, positive or not), `lost`, or `abandoned` (the sender closed the connection on purpose).
 
 A *transmission* is one message to send. Its *refusal* is the reply because of which it goes no further. `SmtpClient` holds the
-session; limits of waits are in documented seconds. *Shadowing* is a session in which the server has accepted XSHADOW, by which
-the sender acts as an Exchange 2010 server that keeps a shadow copy.
+session; limits of waits are in documented seconds (those of the scenario). The private methods that send commands wait for
+their replies; they raise `SessionLost`, and `SessionRefused` for 421 before the final reply. `send` makes results of both.
+*Shadowing* is a session in which the server has accepted XSHADOW, by which the sender acts as an Exchange 2010 server that
+keeps a shadow copy.
 """
 
 import asyncio
@@ -113,7 +115,7 @@ class Sender:
 
     @property
     def session(self) -> str | None:
-        """The session's name in the history, None before the link has connected it to the server."""
+        """The name, in the history, of the open session or else the last one; None before its link has reached the server."""
         return self._client.session
 
     @property

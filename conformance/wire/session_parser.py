@@ -126,7 +126,7 @@ class SessionParser:
 
     @property
     def client_buffer_full(self) -> bool:
-        """Whether the client is blocked and has sent as much as is buffered: stop reading from it."""
+        """Whether the client is blocked and `HELD` octets of it (64 KiB) are buffered: the caller must stop reading from it."""
         return len(self._client) >= HELD and self._client_blocked
 
     @property
@@ -151,11 +151,11 @@ class SessionParser:
     def feed_server(self, data: bytes) -> list[ServerUnit]:
         """Add octets from the server, and return the units that are complete now.
 
-        It stops after a reply that decides what octets of the client mean that wait, and sets `client_unblocked`; while that
-        is set, octets are only kept. Among the units are substitute replies whose turn comes then: replies that the harness
+        It stops after a reply that decides what the client's waiting octets mean, and sets `client_unblocked`; while that is
+        set, octets are only kept. Among the units are substitute replies whose turn comes then: replies that the harness
         sends in the server's place, whose octets are not in `data`. Octets that are exactly one short reply, as most are,
-        take the first way, with a cached result. `_answer_pending` and `_add_reply_line` make the units of replies; octets
-        that cannot be held for a whole reply become `RawOctets`.
+        take the first branch, with a cached result. `_answer_pending` and `_add_reply_line` make the units of replies;
+        octets that cannot be held for a whole reply become `RawOctets`.
         """
         if self.secured and not self._server:
             return [RawOctets(data)] if data else []
@@ -188,7 +188,10 @@ class SessionParser:
         return units
 
     def take_due_substitutes(self) -> list[WholeReply]:
-        """Remove the substitute replies at the head of the pending ones (`PendingReply.substitute`), and return them."""
+        """Remove the pending replies at the head of the queue that have a `substitute`, and return these as injected replies.
+
+        They change the parser's state as if the server had sent them. Return [] if the server has to send the next reply.
+        """
         replies = []
         while (pending := self._first_pending()) is not None and pending.substitute is not None:
             code, lines = parse_substitute(pending.substitute)
@@ -201,9 +204,10 @@ class SessionParser:
             pending.substitute = pending.substitute or octets
 
     def replace_reply(self, reply: WholeReply, octets: bytes) -> WholeReply:
-        """Return the reply to forward in place of one just received, and continue as the client will after it.
+        """Return the reply to forward in place of one just received, and parse the client's next octets as it requires.
 
-        `octets` lack the last CRLF. Matters for DATA (content follows 354 only) and STARTTLS (TLS follows 220 only).
+        `octets` are the new reply without the last CRLF. The parser's state changes only for a reply to DATA (content
+        follows 354 only) or STARTTLS (TLS follows 220 only).
         """
         code, lines = parse_substitute(octets)
         if reply.pending is not None and reply.pending.verb == "DATA":
@@ -311,9 +315,10 @@ class SessionParser:
         return ContentEnd(raw, pending)
 
     def _add_reply_line(self, raw: bytes) -> list[ServerUnit]:
-        """Add a line of the server; return its reply if that is complete, octets that are too many to hold, or nothing.
+        """Add a line of the server; return its reply if the line completes it, else [].
 
-        Replies that answer no command, beyond `UNASKED`, are returned as `RawOctets`.
+        An unfinished reply that is too large to hold (`REPLY`, `REPLY_LINES`), and complete ones that answer no command,
+        beyond the first `UNASKED`, are returned as `RawOctets`.
         """
         code, more, text = parse_reply_line(self._server_line.finish(raw))
         if not more and not self._reply_raw and not self._reply_lines and self._pending:

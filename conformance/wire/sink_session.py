@@ -86,7 +86,7 @@ class SinkSession(asyncio.Protocol):
         self._handle_buffer()
 
     def _handle_buffer(self) -> None:
-        """Answer what has come, until it is incomplete, the connection closes, or TLS begins."""
+        """Answer the commands and contents in the buffer, until the rest is incomplete, the connection closes, or TLS begins."""
         while not self._transport.is_closing() and self._handshake is None:
             if self._transaction.is_reading:
                 port = port_of(self._transport.get_extra_info("peername"))
@@ -231,7 +231,7 @@ class SinkSession(asyncio.Protocol):
         return "250 2.1.5 OK"
 
     def _data(self, rest: str) -> str:
-        """Answer DATA; if it is accepted, what the client sends next is content. After a scripted reply it is commands."""
+        """Answer DATA; if it is accepted, read what the client sends next as content. After a scripted reply it is commands."""
         if not self._transaction.recipients:
             return "503 5.5.1 RCPT comes first"
         if self._transaction.chunks is not None:

@@ -144,7 +144,7 @@ class Sink:
         self._answers.add(answer)
 
     def clear_answers(self) -> None:
-        """Accept everything again."""
+        """Remove every scripted answer, so that the sink accepts everything again."""
         self._answers.clear()
 
     def connection_opened(self, transport: asyncio.Transport) -> None:
@@ -158,9 +158,10 @@ class Sink:
     def deliver(self, port: int, sender: str, recipients: list[str], content: bytes) -> list[str]:
         """Accept or refuse a message from the client at a port, and record the delivery for each accepted recipient.
 
-        Return one reply; with LMTP one for each recipient, in their order. A scripted answer at `dot` decides, if
-        there is one: with SMTP about all recipients, one without a recipient first. The recorded session that came from
-        `port` says which party delivers (`giver`). `on_delivery` is called before the recording, if anyone was accepted.
+        Return one reply; with LMTP one for each recipient, in their order. A scripted answer at `dot` decides, if there is
+        one. With SMTP one answer decides about all recipients: the latest for all, else that for the first recipient who has one.
+        The recorded session that came from `port` says which party delivers (`giver`). `on_delivery` is called before the
+        recording, if a recipient was accepted.
         """
         summary = digest(content)
         replies = []

@@ -75,18 +75,19 @@ async def talk(
     mark_keywords: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda lines: lines,
     tolerance: float = 0.0,
 ) -> TalkResult:
-    """Hold one session up to the first problem, and close the connection; a server that cannot be reached is a problem.
+    """Hold one session up to the first problem, close the connection, and return the exchanges.
 
-    `make_content` returns the content of the message that a line names, as it is sent before the final dot. `duration`
-    converts documented seconds to seconds of the loop; `elapsed` is the documented time. `session_behind` finds the
-    session's name (`Links.session_behind`). `mark_keywords` returns the lines of an EHLO reply with the keywords of
-    docs/wire-profile.md, by which scenarios ask for them. `tolerance`, in documented seconds, is how long a line may
-    take that is not slow: the times of such lines are added to `TalkResult.late`, since they are the harness's
-    lateness and not the server's. So is the time by which the `wait` of a line took too long, whatever the tolerance.
+    A server that cannot be reached is a problem, not an exception. `make_content` returns the content of the message that a
+    line names, as it is sent before the final dot. `duration` converts documented seconds to seconds of the loop; `elapsed`
+    returns the documented time. `session_behind` finds the session's name (`Links.session_behind`). `mark_keywords` returns
+    the lines of an EHLO reply with the keywords of docs/wire-profile.md, by which scenarios ask for them.
 
-    A line with `where`, unless it is EHLO or LHLO itself, is left out if the last positive reply to these did not offer
-    that keyword, or there was none; after a line without a `code` no reply is read; after 220 to one with `secure`, TLS
-    begins.
+    A line that takes `tolerance` documented seconds or less is not slow: its time is added to `TalkResult.late`, since the
+    harness and not the server needed it. The time by which the `wait` of a line took too long is always added.
+
+    A line with the keyword `where` (unless it is EHLO or LHLO itself) is left out if the last positive reply to EHLO or LHLO
+    did not offer that keyword, or there was no such reply. After a line without a `code` no reply is read. After 220 to a
+    line with `secure`, TLS begins.
 
     Raises what `make_content` raises, and OSError if this machine has run out of something.
     """
@@ -160,7 +161,7 @@ def unescaped(text: str) -> bytes:
 
 
 def _octets_of(line: Line, make_content: Callable[[str], bytes]) -> bytes:
-    """Return what is sent for a line: its octets, its message and the final dot, or its command with CRLF; b"" for none."""
+    """Return what is sent for a line: its `octets`, else its message and the final dot, else its command with CRLF, else b""."""
     if line.octets is not None:
         return unescaped(line.octets)
     if line.message is not None:

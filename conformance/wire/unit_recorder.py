@@ -25,7 +25,7 @@ class UnitRecorder:
     """Records units under a session's name, which is '' until the session has one.
 
     `content_count` counts the contents of which an octet has come; `content_octets` the octets of the present content, as on
-    the wire (0 after its end; after a content that was discarded the old number, until the next begins).
+    the wire (0 after its end, and after it was discarded).
     `_digester` has the octets of the present content, None between contents, and `_unstuffer` removes the dots that
     SMTP has added to them. The dialect gives each verb and EHLO keyword as docs/wire-profile.md spells it, whatever the
     server's spelling.

@@ -2,11 +2,13 @@
 
 `expected` is what the scenario's author wrote under the verb; `of` names the messages. A `Delivered` event is a message that a
 sink took for one recipient: a server's mailbox store or a server outside, both of the harness. `n` is an event's number.
+Addresses are compared by `normalize_address`: without regard to case in the domain and, for mailboxes of the topology, in
+the local part.
 
 The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to
 then. The check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows
-what was expected, whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the
-requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
+what was expected, whose time the judge compares with `after` and `within`; `evidence` has the events that are shown. The
+`kind` of a violation selects the requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
 """
 
 from conformance.history.events import Delivered, MessageMade, NodeEvent
@@ -37,8 +39,8 @@ def _compare_count(
 ) -> None:
     """Count an occasion; confirm by the first deliveries; add a violation where there are more or fewer than wanted.
 
-    As many deliveries confirm as are wanted at least; with a minimum of 0 the first does. `noun` names in the sentence what was
-    delivered.
+    As many deliveries confirm as are wanted at least; with a minimum of 0 the first does. A violation is `missing` or `surplus`.
+    `noun` names in the sentence what was delivered.
     """
     finding.occasions += 1
     for event in deliveries[: max(wanted.min, 1)]:
@@ -71,8 +73,8 @@ def delivered(expected: DeliveredExpected, context: ExpectationContext) -> Findi
     """Check how many copies of each message reached each recipient outside.
 
     Recipients are those in `to`, else those of the message without a mailbox in the topology, else all of them.
-    Deliveries count at the sink `at` and from the server `by`, where given. With `repeats: in-flight` all copies beyond
-    the first, of all messages together, are compared with `_count_in_flight`.
+    Deliveries count at the sink `at` and from the server `by`, where given. With `repeats: in-flight` the copies beyond the
+    first for each recipient, of all messages together, may be no more than `_count_in_flight`.
     """
     bound = (
         "" if expected.repeats is None else ", and no more of them again than were in flight when a server was killed"
@@ -114,8 +116,8 @@ def _count_in_flight(context: ExpectationContext) -> int:
 def _was_in_flight(transaction: Transaction, kill: NodeEvent) -> bool:
     """Return whether a killed server may have forgotten a transaction whose session was open when it was killed.
 
-    A killed client may not have stored the reply. A killed server may not have sent one: none was seen before the kill. A
-    transaction whose final dot was not sent is nothing to forget.
+    A killed client may not have stored the reply, whether one was seen or not. A killed server may have forgotten it if the
+    link saw the final dot before the kill and no final reply. Without a final dot there is nothing to forget.
     """
     if transaction.dot_n is None:
         return False
@@ -155,9 +157,10 @@ def transmitted(expected: TransmittedExpected, context: ExpectationContext) -> F
 
 @expectation_check(RouteExpected)
 def route(expected: RouteExpected, context: ExpectationContext) -> Finding:
-    """Check the servers that each message passed on its way to recipient `to`, for each delivery to a sink.
+    """Check that each message passed the servers `through`, in this order, on its way to recipient `to`, for each delivery to a sink.
 
-    The first is the one that the sender gave the message to, the last the one that gave it to the sink.
+    The first is the one that the sender gave the message to, the last the one that gave it to the sink. A message that was not
+    delivered to `to` is a violation.
     """
     finding = Finding(f"{expected.of} for {expected.to} through {', '.join(expected.through)}")
     for message in context.messages(expected.of):
@@ -174,11 +177,11 @@ def route(expected: RouteExpected, context: ExpectationContext) -> Finding:
 
 
 def _trace_route(context: ExpectationContext, name: str, delivery: Delivered) -> tuple[str, ...]:
-    """Return the servers through which a message came to a delivery, first hop first.
+    """Return the servers through which the message `name` came to a delivery, first hop first.
 
     The route is followed backwards: to each server by the last transmission for this recipient that was not refused, and
     whose dot came before the MAIL with which the server passed the message on (`transactions_of` is in the order of dots).
-    It ends at a client that is not a server under test.
+    It ends at a client that is not a server under test, or at a server to which no such transmission was seen.
     """
     servers, before = [delivery.giver], delivery.n  # `giver`: the server that handed it to the sink
     while True:

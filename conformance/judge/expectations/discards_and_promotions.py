@@ -7,8 +7,10 @@ event's number, `t` its time in seconds.
 
 The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to
 then. The check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows
-what was expected, whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the
-requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
+what was expected, whose time the judge compares with `after` and `within`; `evidence` has the events that are shown. The
+`kind` of a violation selects the requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
+Violations of `explaining_kinds` are listed before the failures that may follow from them. A time may miss its bound by
+`context.slack` seconds, the clock's tolerance.
 """
 
 import itertools
@@ -66,8 +68,8 @@ _ROWS_PROMOTED = frozenset(
 def discarded(expected: DiscardedExpected, context: ExpectationContext) -> Finding:
     """Check that the holder `on` (None: any) was notified to discard its copy of each message.
 
-    That is exactly `times` times, or at least once without `times`. With `times: 0` each stored copy is an occasion, else each
-    message.
+    The number of notifications for a message must be `times`, or at least one without `times`. With `times: 0` each stored copy of
+    that holder is an occasion, else each message.
     """
     finding = Finding(f"discard notifications for {expected.of}" + (f" to {expected.on}" if expected.on else ""))
     for message in context.messages(expected.of):
@@ -128,7 +130,10 @@ def _is_passed_on(context: ExpectationContext, message: MessageMade, discard: Di
 
 
 def _is_partial_copy_done(context: ExpectationContext, message: MessageMade, discard: Discard) -> bool:
-    """Return whether the notification is for a copy for some of the recipients only, and these had the message before it."""
+    """Return whether the notification is for a copy for some of the recipients only, and these had the message before it.
+
+    A recipient has the message once a sink took it for that recipient.
+    """
     recipients = context.normalize_addresses(message.recipients)
     deliveries = context.trace.deliveries_of(message.message)
     reached = context.normalize_addresses(event.recipient for event in deliveries if event.n < discard.n)
@@ -150,8 +155,8 @@ def queried(expected: QueriedExpected, context: ExpectationContext) -> Finding:
     `times`. `every` is the longest time between two queries, also from `since` to the first and from the last to the end of the
     history. With `before`, each ended session in which mail was sent is an occasion of its own.
 
-    With `answered` only queries with a discard list as the reply count, or only those without one. If `times`
-    permits no query, there is an occasion only where there was a session between them, or `by` holds a copy for `at`.
+    With `answered: true` only queries with a discard list as the reply count, with `false` only those without one. If `times`
+    permits that there is no query, there is an occasion only where there was a session between them, or `by` holds a copy for `at`.
     """
     finding = Finding(f"queries of {expected.by} at {expected.at}")
     pair = (expected.by, expected.at)
@@ -179,7 +184,7 @@ def queried(expected: QueriedExpected, context: ExpectationContext) -> Finding:
 
 
 def _compare_gaps(finding: Finding, every: float, context: ExpectationContext, queries: list[Query]) -> None:
-    """Add a violation when more than `every` seconds passed without a query, from time `since` up to the last event."""
+    """Add a violation when more than `every` seconds passed without a query, from time `context.since` up to the last event."""
     times = [context.since, *(q.t for q in queries), context.trace.events[-1].t]
     gap = max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
     if gap > every + context.slack:
@@ -214,7 +219,8 @@ def _compare_with_quit(finding: Finding, sessions: list[Session], queries: list[
 def promoted(expected: PromotedExpected, context: ExpectationContext) -> Finding:
     """Check that one of the servers `by` promoted its copy of each message and transmitted it.
 
-    Each message is an occasion. A violation is `partly` where another of the messages was promoted, else `missing`.
+    Each message is an occasion. That a message was not promoted is a violation: `partly` where another of the messages was, else
+    `missing`.
     """
     finding = Finding(f"{' or '.join(expected.by)} promotes the shadows of {expected.of}")
     promotions = [
@@ -237,9 +243,9 @@ def promoted(expected: PromotedExpected, context: ExpectationContext) -> Finding
     explaining_kinds=("elsewhere",),
 )
 def not_promoted(expected: NotPromotedExpected, context: ExpectationContext) -> Finding:
-    """Check that no holder `by` (None: any) promoted its copy and transmitted it; with `to`, not to these servers.
+    """Check that none of the holders `by` (None: any) promoted its copy and transmitted it; with `to`, not to these servers.
 
-    Each copy held by `by` is an occasion; with `to`, each promotion. The kind of a violation is `elsewhere` with `to`.
+    Each copy held by one of `by` is an occasion; with `to`, each promotion. With `to` a violation is of the kind `elsewhere`.
     """
     finding = Finding(
         f"no holder of a shadow of {expected.of} transmits it"

@@ -3,11 +3,13 @@
 The parameters are compared with what the harness itself said when it gave the message to a server: those of MAIL and RCPT that
 RFC 3461 (RET, ENVID, NOTIFY, ORCPT), RFC 6152 (BODY) and RFC 6531 (SMTPUTF8) define. A keyword that the receiver does not
 offer excuses its parameters. `expected` is what the scenario's author wrote under the verb; `of` names the messages.
+Addresses are compared by `normalize_address`: without regard to case in the domain and, for mailboxes of the topology, in
+the local part.
 
 The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to
 then. The check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows
-what was expected, whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the
-requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
+what was expected, whose time the judge compares with `after` and `within`; `evidence` has the events that are shown. The
+`kind` of a violation selects the requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
 """
 
 from collections.abc import Iterator
@@ -48,7 +50,10 @@ def same_content(expected: SameContentExpected, context: ExpectationContext) -> 
 def _transactions_to_compare(
     expected: SameContentExpected, context: ExpectationContext, message: MessageMade
 ) -> Iterator[tuple[str, Transaction]]:
-    """Yield the transactions to compare with a message, each with words that name it: shadow copies, or transmissions to `to`."""
+    """Yield the transactions to compare with a message, each with words that name it: shadow copies or, with `to`, transmissions there.
+
+    The words begin the sentence of a violation.
+    """
     if expected.to is None:
         for copy in context.trace.copies_of(message.message):
             yield f"the shadow on {copy.holder}", copy.transaction
@@ -63,7 +68,8 @@ def _differences(
 ) -> Iterator[str]:
     """Yield in words how a transaction differs from the message; with `in_part` it need not have all recipients.
 
-    Parameters are compared with those of the first transaction of the harness that gave the message to a server.
+    Parameters are compared with those of the first transaction of the harness that gave the message to a server; without such a
+    transaction they are not compared.
     """
     assert sent.digest is not None
     if sent.digest.stable_sha256 != message.digest.stable_sha256:  # hashes without trace fields
@@ -88,7 +94,10 @@ def _differences(
 
 
 def _parameters_of(context: ExpectationContext, sent: Transaction) -> Parameters:
-    """Return the parameters of MAIL and RCPT of a transaction; those are left out that mean the same as none (BODY=7BIT)."""
+    """Return the parameters of a transaction: by recipient those of RCPT, and under '' those of MAIL.
+
+    Those that mean the same as none are left out, such as BODY=7BIT.
+    """
     found: Parameters = {}
     until = sent.dot_n if sent.dot_n is not None else sent.n
     for exchange in context.trace.sessions[sent.session].exchanges:
@@ -101,7 +110,7 @@ def _parameters_of(context: ExpectationContext, sent: Transaction) -> Parameters
 
 
 def _normalized_parameters(text: str, path: str) -> Iterator[tuple[str, str]]:
-    """Yield name and value of the parameters in `text`, the rest of a command after its path; keywords in capitals.
+    """Yield name and value of the parameters in `text`, the rest of a command after its path; names and keywords in capitals.
 
     Parameters that `_KEYWORDS` does not have are left out, and so are BODY=7BIT and an ORCPT that is the recipient's own address
     `path`, since these mean the same as no parameter.

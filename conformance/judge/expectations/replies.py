@@ -6,8 +6,10 @@ message by the harness, with the final reply to it. A conversation is a step `ta
 
 The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to
 then. The check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows
-what was expected, whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the
-requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
+what was expected, whose time the judge compares with `after` and `within`; `evidence` has the events that are shown. The
+`kind` of a violation selects the requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
+Violations of `explaining_kinds` are listed before the failures that may follow from them. A time may miss its bound by
+`context.slack` seconds, the clock's tolerance.
 """
 
 from collections.abc import Sequence
@@ -42,7 +44,7 @@ _ROWS_ACCEPTED = frozenset(
 def reply(expected: ReplyExpected, context: ExpectationContext) -> Finding:
     """Check the final reply to each message, in the attempt that is asked for: the last, each, or one by its number.
 
-    With `code: none` no attempt may have ended; otherwise a message without such an attempt is a violation.
+    With `code: none` no attempt may have ended; otherwise a message without the attempt that is asked for is a violation.
     """
     classes = " or ".join(f"{digit}yz" for digit in expected.classes or ())
     wanted = " ".join(str(part) for part in (expected.code, classes, expected.enhanced, expected.text) if part)
@@ -99,9 +101,10 @@ def _add_reply_violation(
 ) -> None:
     """Add the violation of an unexpected reply, with its kind.
 
-    `missing`: the message was accepted and had to be refused, so the refusal is missing; `surplus`: it was refused, or got no
-    reply, and had to be accepted; `size`: that with 552, where RL-CNT-02 is one of the scenario's `requirements`; `other`: it
-    was refused with a code of the expected class, and the code, enhanced code or text is another one; '' anything else.
+    `missing`: the message was accepted, and no positive `code` is expected, so a refusal is missing; `surplus`: it was refused,
+    or got no reply, and a positive `code` is expected; `size`: the same with 552, where RL-CNT-02 is one of the scenario's
+    `requirements`; `other`: it was refused with a code of the class of the expected one, and the code, enhanced code or text is
+    another one; '' anything else.
     """
     accepted = attempt.code is not None and attempt.code // 100 == 2
     expects_acceptance = isinstance(expected.code, int) and expected.code // 100 == 2
@@ -124,8 +127,8 @@ def _add_reply_violation(
 def withheld(expected: WithheldExpected, context: ExpectationContext) -> Finding:
     """Check for how long the last final reply to each message was withheld after its dot: `least` to `most` seconds.
 
-    Only transactions in which the harness itself sent the message, and which have a final reply, are looked at: each is an
-    occasion.
+    None sets no limit. Only transactions in which the harness itself sent the message, and which have a final reply, are looked
+    at: each is an occasion.
     """
     finding = Finding(
         f"the reply to {expected.of} withheld"
@@ -151,7 +154,8 @@ def withheld(expected: WithheldExpected, context: ExpectationContext) -> Finding
 def conversation(expected: ConversationExpected, context: ExpectationContext) -> Finding:
     """Check that a conversation went as its `talk` says: each reply as written beside its line, and in time.
 
-    The run has compared the replies: `problem` says what was not as written, '' for nothing.
+    The run has compared the replies: `Talked.problem` says what was not as written, '' for nothing. Each exchange of a line and
+    its reply is an occasion; without a `Talked` event of the conversation there is none.
     """
     finding = Finding(f"the conversation {expected.conversation} goes as written")
     for event in context.trace.events_of(Talked):
@@ -168,8 +172,8 @@ def conversation(expected: ConversationExpected, context: ExpectationContext) ->
 def _check_reply_times(finding: Finding, context: ExpectationContext, event: Talked) -> None:
     """Add a violation for each reply that came later than its line's `within`.
 
-    A line with `where` was not sent when its keyword was not offered: then it has no exchange. Without a recorded time, as in
-    histories of 0.1.0, a reply passes.
+    `lines` are those of the step `talk`. A line with `where` was not sent when its keyword was not offered: then it has no exchange,
+    and is skipped. A reply without a recorded time (`waited`), as in histories of 0.1.0, passes.
     """
     talks = [step.action for step in context.cell.all_steps if isinstance(step.action, Talk)]
     lines = list(next((talk.lines for talk in talks if talk.name == event.conversation), ()))
@@ -190,10 +194,10 @@ def _check_reply_times(finding: Finding, context: ExpectationContext, event: Tal
 
 @expectation_check(ClosedExpected)
 def closed(expected: ClosedExpected, context: ExpectationContext) -> Finding:
-    """Check who ended the sessions of `_select_sessions` (`by`), and the codes of the last reply before, where given.
+    """Check that `by` ended the sessions of `_select_sessions`, and the codes of the last reply before that, where given.
 
-    Each ended session is checked. Those still open are no violation if one has ended; with none ended they are, or undecided
-    where a fault holds one of them back.
+    Each ended session is checked. Sessions that are still open are no violation if one has ended. If none has, that is one
+    violation, or undecided where a fault holds one of them back. Without sessions there is no occasion.
     """
     subject = (
         expected.conversation

@@ -5,8 +5,8 @@ configurations or inspections the last one counts. `n` is an event's number.
 
 The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to
 then. The check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows
-what was expected, whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the
-requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
+what was expected, whose time the judge compares with `after` and `within`; `evidence` has the events that are shown. The
+`kind` of a violation selects the requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
 """
 
 import re
@@ -50,8 +50,8 @@ def advertised(expected: AdvertisedExpected, context: ExpectationContext) -> Fin
 def issued(expected: IssuedExpected, context: ExpectationContext) -> Finding:
     """Check how often client `by` used a verb towards server `to`.
 
-    Commands before event `since_n`, the step labelled `since`, do not count. That the verb was never used shows
-    something only where there was a session between them, `by` had accepted mail, or a use is expected.
+    Commands before event `since_n`, the step labelled `since`, do not count. There is an occasion only where there was a session
+    between them, `by` had accepted mail, or a use is expected: otherwise it shows nothing that the verb was never used.
     """
     finding = Finding(f"{expected.by} uses {expected.verb} towards {expected.to}: {format_count(expected.times)}")
     sessions = [s for s in context.trace.sessions.values() if (s.client, s.server) == (expected.by, expected.to)]
@@ -73,7 +73,10 @@ def issued(expected: IssuedExpected, context: ExpectationContext) -> Finding:
 
 @expectation_check(LeftExpected)
 def left(expected: LeftExpected, context: ExpectationContext) -> Finding:
-    """Check the exit code of each end of a node, by itself or when it was stopped; a killed node has none."""
+    """Check the exit code of each end of a node, by itself or when it was stopped; a kill is no occasion.
+
+    `NodeEvent.detail` says `exit code N`.
+    """
     finding = Finding(f"{expected.node} leaves with exit code {expected.code}")
     for event in context.trace.events_of(NodeEvent):
         if event.node == expected.node and event.action in ("stopped", "exited"):
@@ -135,7 +138,7 @@ def _count_delivered_to(event: Inspected) -> int:
 
 
 def _count_queued(expected: QueueExpected, context: ExpectationContext, event: Inspected) -> tuple[int, int]:
-    """Return the number of expected items in the queues of the kind, and the number of queues that have one.
+    """Return the number of items in the queues of `kind` that the expectation counts, and the number of queues that have one.
 
     `of` selects items by the Message-IDs of its messages, `next_hop` the queues, where given.
     """

@@ -7,8 +7,9 @@ event's number.
 
 The judge (`conformance.judge.cell`) calls a check when the step of its expectation has ended. `context` is the history up to
 then. The check returns a `Finding`: `occasions` counts how often it could have failed; a confirmation is an event that shows
-what was expected, whose time is compared with `after` and `within` elsewhere. The `kind` of a violation selects the
-requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
+what was expected, whose time the judge compares with `after` and `within`; `evidence` has the events that are shown. The
+`kind` of a violation selects the requirements to blame: `rows_by_kind` of the decorator, else its `fallback_rows`.
+Violations of `explaining_kinds` are listed before the failures that may follow from them.
 """
 
 from collections.abc import Sequence
@@ -63,8 +64,9 @@ _FALLBACK_ROW = {False: "SR-CRE-01", True: "SR-E10-03"}
 def shadow(expected: ShadowExpected, context: ExpectationContext) -> Finding:
     """Check where each message's copies were stored, when, how many they are, and over how many holders they spread.
 
-    `by`, where given, leaves out the copies of other primaries. One copy on `on` suffices, all must be in `sites`; the holders
-    of all messages together are at least `spread`. Each message is an occasion.
+    `by`, where given, leaves out the copies of other primaries. One copy on one of the servers `on` suffices; all copies must be in
+    `sites`, and each message must have `count` of them. The copies of all messages together must be on at least `spread` servers.
+    Each message is an occasion.
     """
     where = f" on {' or '.join(expected.on)}" if expected.on else ""
     finding = Finding(f"a shadow copy of each message of {expected.of}{where}, {expected.stored.replace('-', ' ')}")
@@ -103,9 +105,10 @@ def _check_first_copy(
     message: MessageMade,
     copies: Sequence[ShadowCopy],
 ) -> None:
-    """Confirm by the first copy on one of the expected holders, or add a violation where there is none (`count: 0` aside).
+    """Confirm by the first copy on one of the servers `on` (None: any); without such a copy add a violation, unless `count` is 0.
 
-    Where the message was acknowledged, compare when the copy was stored (`stored`) and sent (`mail`) with that.
+    The violation is `elsewhere` if there are copies on other servers, else `missing`. If the message was acknowledged, and
+    `stored` or `mail` ask for it, add a violation where the copy was stored or sent too late, or too early.
     """
     attempt = next((a for a in context.attempts(message.message) if a.code is not None and a.code // 100 == 2), None)
     acknowledgement = _last_final_reply(context, attempt) if attempt else None
@@ -145,8 +148,9 @@ def _check_mail_in_transaction(
 ) -> None:
     """Add a violation where the copy's MAIL lies outside of the sender's transaction (SR-CRE-02).
 
-    The session may have been opened before (ruling 14). A copy in whose session nothing happened while the sender waited
-    is late as a whole, which is the subject of SR-CRE-01: no violation here.
+    The sender's transaction lasts from its MAIL to `acknowledgement`. The session of the copy may have been opened before (ruling
+    14). A copy in whose session nothing happened while the sender waited is late as a whole, which is the subject of SR-CRE-01:
+    no violation here. A violation is of the kind `early`, also for a MAIL that came too late.
     """
     given = [
         t
@@ -196,7 +200,11 @@ def no_shadow(expected: NoShadowExpected, context: ExpectationContext) -> Findin
     explaining_kinds=("elsewhere", "near", "far"),
 )
 def shadow_attempts(expected: ShadowAttemptsExpected, context: ExpectationContext) -> Finding:
-    """Check the attempts of a primary to have a copy stored: their number, their sites in order, and their servers."""
+    """Check the attempts of a primary to have a copy stored: their number, their sites in order, and their servers.
+
+    Each is checked where the expectation asks for it (`count`, `sites`, `on`, `distinct`). With `of` there is no occasion until a
+    transmission of one of these messages has ended. Nothing confirms, so no times are compared.
+    """
     wanted = (
         ", ".join(expected.sites)
         if expected.sites
@@ -225,11 +233,11 @@ def shadow_attempts(expected: ShadowAttemptsExpected, context: ExpectationContex
 def _find_attempts(
     expected: ShadowAttemptsExpected, context: ExpectationContext, finding: Finding
 ) -> list[ShadowAttempt]:
-    """Return the primary's attempts for the messages `of`, or all its attempts without `of`; set one occasion.
+    """Return the primary's attempts for the messages `of`, or all its attempts without `of`; set the finding's occasions to one.
 
     Attempts before the sender's first MAIL are left out: they were for a session that is kept ready for any message (ruling
-    14). One that ended before its own MAIL counts until the first transmission of the messages has ended. While none has
-    ended, return [] and set no occasion.
+    14). One that ended before its own MAIL names no message: it counts if it came before the first transmission of the messages
+    ended. While none has ended, return [] and set no occasion.
     """
     attempts = [attempt for attempt in context.trace.shadow_attempts if attempt.client == expected.by]
     if expected.of is None:
@@ -282,8 +290,9 @@ def _site_violation_kind(
 ) -> ViolationKind:
     """Return what is wrong with attempts that are not in the expected sites.
 
-    `missing`: there are none; `far` or `near`: not as many remote or local ones as expected; `elsewhere`: in other sites or
-    in another order, or remote ones where none are expected, or none where some are.
+    `missing`: there are no attempts; `far`: another number of remote ones than expected, where some are expected and some were
+    made; `near`: another number of local ones; `elsewhere`: anything else, such as other sites or another order, or remote
+    attempts where none are expected. Where sites are expected by name, it is `missing` or `elsewhere`.
     """
     if not attempts:
         return "missing"

@@ -36,7 +36,10 @@ _PERMANENT = 5
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt for a recipient: its result, when it began and ended, and what identifies the content, None if unseen."""
+    """One attempt for a recipient: its result, when it began and ended, and what identifies the content, None if unseen.
+
+    Times are seconds since the listener began. `cause` says in words why it ended so, '' if it is open or abandoned.
+    """
 
     address: str
     session: str
@@ -83,9 +86,9 @@ def check_delivery(record: ListenRecord, trace: Trace) -> list[Tally]:
 
 
 def _check_retry(tally: Tally, attempt: Attempt, again: Attempt | None, ended: float) -> None:
-    """Count an occasion where an attempt that must be repeated was (`again`); leave it open where it was not.
+    """Count an occasion if an attempt was tried again (`again` is the next one); note it as undecided if not (None).
 
-    An address at which no attempt is ever accepted is left out then. `ended` is when the listener stopped.
+    Without a next one nothing is noted for an address at which no attempt is ever accepted. `ended` is when the listener stopped.
     """
     if again is not None:
         tally.occasions += 1
@@ -132,7 +135,10 @@ def _later(attempt: Attempt, again: Attempt) -> str:
 
 
 def find_attempts(record: ListenRecord, trace: Trace) -> list[Attempt]:
-    """Return each attempt for a recipient, in order, without those whose address looks like a behaviour and is none."""
+    """Return each attempt for a recipient, in the order of RCPT, with how it ended.
+
+    Left out are those whose address looks like a request for misbehaviour and cannot be parsed as one.
+    """
     attempts = []
     misbehaved = misbehaved_sessions(trace)
     for noted in record.attempts:
@@ -161,7 +167,10 @@ def _judge_attempt(noted: Attempted, session: Session, ended: float, *, misbehav
 
 
 def _identity(transaction: Transaction | None) -> str | None:
-    """Return what identifies the message of a transaction: Message-ID and body, None if the content was not sent."""
+    """Return what identifies the message of a transaction; None without a transaction, or if its content was not sent.
+
+    That is the Message-ID with the hash of the body, or the hash of the whole content if it has no Message-ID.
+    """
     if transaction is None or transaction.digest is None:
         return None
     digest = transaction.digest
@@ -174,7 +183,8 @@ def _find_result(
     """Return how an attempt ended, when, and why, in words.
 
     A reply 4yz or 5yz to its MAIL, RCPT or DATA ends it, else the reply to the content, else the end of the session or of
-    the listening (`ended`).
+    the listening (`ended`). It is *open* while the session lasts. Without the final dot it is *abandoned* after QUIT or RSET, or
+    if the client closed a session that the listener had not disturbed (`misbehaved`), else *lost*.
     """
     closed = session.closed
     end = closed.t if closed is not None else ended
@@ -208,10 +218,10 @@ def _by_code(code: int) -> Result:
 
 
 def _messages(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
-    """Return the attempts grouped by message and recipient.
+    """Return the attempts grouped by message and recipient; each group has them in order.
 
-    An attempt whose content was not seen belongs to the message that is seen next for this address, else to the last one
-    if that was not accepted.
+    An attempt whose content was not seen belongs to the message that is seen next for this address. If none is, it belongs to
+    the group of the attempt before, or to another group if that was accepted.
     """
     groups: dict[tuple[str, str], list[Attempt]] = defaultdict(list)
     by_address: dict[str, list[Attempt]] = defaultdict(list)

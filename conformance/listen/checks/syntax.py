@@ -109,7 +109,7 @@ def commands_with_keywords(session: Session) -> list[tuple[str, str, frozenset[s
 
 
 def check_contents(record: ListenRecord, trace: Trace) -> list[Tally]:
-    """Check what was sent as content: transparency, line ends, lengths of lines, octets above 127."""
+    """Check what was sent as content after DATA: dot-stuffing, line ends, lengths of lines, octets above 127."""
     dots = Tally("dot-stuffing", "RFC 5321 4.5.2", "doubles the dot of each line that begins with one")
     ends = Tally("content-line-ends", "RFC 5321 2.3.8", "sends no CR or LF outside of CRLF")
     length = Tally(

@@ -25,16 +25,19 @@ class Tally:
     undecided: list[Remark] = field(default_factory=list)
 
     def violate(self, sentence: str, session: str | None) -> None:
-        """Count an occasion, at which the clause was broken."""
+        """Count an occasion, and note that the clause was violated: `sentence` says how, `session` shows it (None: no single one)."""
         self.occasions += 1
         self.violations.append((sentence, session))
 
     def leave_open(self, sentence: str, session: str | None) -> None:
-        """Note what looks like a violation and need not be one."""
+        """Note what looks like a violation and need not be one; no occasion is counted."""
         self.undecided.append((sentence, session))
 
     def finding(self) -> LiveFinding:
-        """Return the finding: a violation before what is undecided, and *not applicable* without an occasion."""
+        """Return the finding: *fail* (`should`: *warn*) for violations, else *inconclusive* for what is undecided, else *pass*.
+
+        Without any of these and without an occasion it is *not applicable*. The first remark gives the sentence and the session.
+        """
         session: str | None = None
         if self.violations:
             outcome = LiveOutcome.WARN if self.should else LiveOutcome.FAIL

@@ -52,7 +52,7 @@ class Wait:
 
 
 def check_timeouts(record: ListenRecord, trace: Trace) -> list[Tally]:
-    """Check each phase's minimum. One that was not reached when the listener stopped is inconclusive.
+    """Check each phase's minimum. A shorter wait that the listener ended, or during which it stopped, is inconclusive.
 
     A session counts if a fault held something back in it (`held`). Its `wait` is the last one: `awaited` names what for,
     and `gave_up` says whether the client ended it. `half_closed`: when the client sent FIN after QUIT, without all replies.

@@ -27,7 +27,7 @@ def misbehaved_sessions(trace: Trace) -> set[str]:
 
 
 def check_hello(record: ListenRecord, trace: Trace) -> list[Tally]:
-    """Check that a session begins with EHLO, and with HELO where EHLO is not known."""
+    """Check that EHLO or HELO comes before MAIL, that EHLO is the first of them, and HELO follows EHLO where that is not known."""
     hello = Tally("hello-first", "RFC 5321 4.1.1.1", "sends EHLO or HELO before the first MAIL")
     ehlo = Tally("ehlo-first", "RFC 5321 4.1.1.1", "begins with EHLO", should=True)
     fallback = Tally("helo-fallback", "RFC 5321 3.2", "sends HELO where EHLO is not recognized", should=True)
@@ -118,7 +118,8 @@ def _check_command(
 ) -> None:
     """Check one command against the replies in `pending`, which were not yet sent when it came.
 
-    `tallies` are those of the greeting, of replies, and of groups of commands, which `_LAST_IN_GROUP` end.
+    `tallies` are those of the greeting, of replies, and of groups of commands, which `_LAST_IN_GROUP` end. A command that came
+    before the greeting violates the first alone. `pipelined`: EHLO had offered PIPELINING, so that groups are allowed.
     """
     greeting, replies, groups = tallies
     if pending[:1] == ["GREETING"]:

@@ -51,8 +51,8 @@ def outcome_of(message: Message) -> Outcome | None:
 def find_ways(model: Model) -> tuple[Way, ...]:
     """Return all ways of the scope's first message, those with the fewest causes first.
 
-    Sets of causes are visited by size and then by length of the path. A pair of state and causes is left out if a smaller set has
-    reached the same state already. A state with an outcome is not followed further.
+    This takes up to a minute. Sets of causes are visited by size and then by length of the path. A pair of state and causes is left
+    out if the same causes, or a part of them, have reached the state already. A state with an outcome is not followed further.
     """
     names: dict[str, int] = {}
     order = count()

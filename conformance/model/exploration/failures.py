@@ -31,7 +31,7 @@ class Failure:
 def essential_causes(causes: frozenset[str]) -> frozenset[str]:
     """Return the causes without the two that add nothing to an explanation.
 
-    These are that the window of duplicate detection passes, and the outage that the loss of a disk is part of.
+    These are WINDOW, and the outage of a server whose disk is lost too: `outage of ROLE` beside `new database of ROLE`.
     """
     lost = {cause.removeprefix("new database of ") for cause in causes if cause.startswith("new database of ")}
     return causes - {WINDOW} - {f"outage of {role}" for role in lost}

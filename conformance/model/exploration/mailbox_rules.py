@@ -165,7 +165,10 @@ def promote_for_new_database(world: World, message: Message) -> Iterator[Step]:
 
 
 def after_promotion(world: World, message: Message, custody: Custody, holder: int) -> Message:
-    """Return the message after the shadow server `holder` has become the primary of its copy, without a shadow of its own yet."""
+    """Return the message after `holder` has become the primary of what it held, a shadow or a copy in its Safety Net.
+
+    Its new custody is ALONE; in the old one it holds NONE.
+    """
     return with_custody_replaced(
         message,
         custody,

@@ -31,7 +31,7 @@ class Undescribed(Exception):
 
 
 def analyse(scope: Scope) -> Analysis:
-    """Explore one scope, which takes seconds to a minute, and return the number of its states and its ways.
+    """Explore one scope, which takes seconds to a minute, and return the number of its states and moves, and its ways.
 
     TWO_MESSAGES has no ways: they are not searched, since each message is like one alone.
     """
@@ -110,8 +110,9 @@ def scope_line(analysis: Analysis) -> str:
 def _format_failure(failure: Failure, shown: Sequence[tuple[Scope, Way]]) -> str:
     """Return the text about one failure as Markdown; `shown` are the ways that were found for it, each with its scope.
 
-    There is at least one; the sequence of steps is the shortest of theirs. A duplicate says too who can read it twice, and a loss
-    (2013) whether it was found with RejectMessageOnShadowFailure.
+    There is at least one; the sequence of steps is the shortest of theirs. The text about a duplicate says too who can read it twice.
+    That about a loss in 2013 says so where no scope with RejectMessageOnShadowFailure shows it, except for failovers, which are not
+    explored with that parameter.
     """
     lines = [f"**{failure.title}.** {failure.explanation}", "Needed, one of:" if len(failure.ways) > 1 else "Needed:"]
     if failure.outcome == "duplicated":
@@ -135,7 +136,10 @@ def _format_failure(failure: Failure, shown: Sequence[tuple[Scope, Way]]) -> str
 
 
 def _format_protected(analyses: Sequence[Analysis]) -> str:
-    """Return the section about what no sequence leads to: the scopes whose ways lose nothing, each with its faults."""
+    """Return the section about what no sequence leads to: the scopes whose ways lose nothing, each with its faults.
+
+    A scope without ways, such as TWO_MESSAGES, is left out.
+    """
     lines = [
         "## What it protects against",
         "No sequence of steps of the scopes below leads to more than this page lists. In particular, none loses an acknowledged "

@@ -130,7 +130,7 @@ def after_acceptance(world: World, message: Message) -> Message:
     """Return the message after its destination has accepted one transmission of it.
 
     A mailbox drops it if the delivered-to table has it (`tracked`, SR-DUP-01): then the message is unchanged, the same object. A
-    second copy that arrives makes it DUPLICATED.
+    second copy that arrives makes it DUPLICATED, a constant message without custodies.
     """
     if message.tracked:
         return message

@@ -24,7 +24,7 @@ _MASK = (1 << _BITS) - 1
 
 
 class Move(NamedTuple):
-    """One step of the whole: what happens, what has gone wrong (or ''), and the number of the next state."""
+    """A step from one state to the next: what happens, what has gone wrong (or ''), and the number of the next state."""
 
     text: str
     cause: str
@@ -33,7 +33,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a scope is: how many states can be reached, and how many moves lead from these to others."""
+    """How large a scope is: how many states can be reached, and how many moves are permitted in all of these together."""
 
     states: int
     moves: int
@@ -103,7 +103,10 @@ class Model:
                 yield Move(text=step.text, cause=effects[0][1], state=self._pack(next_site, choice))
 
     def size(self) -> Size:
-        """Visit every reachable state, and return their number and that of the moves from them; this may take a minute."""
+        """Visit every reachable state, and return their number and that of the moves from them; this may take a minute.
+
+        Raises OverflowError for a scope with more different messages than `_BITS` bits can number.
+        """
         seen, frontier, moves = {self.start}, [self.start], 0
         while frontier:
             found = []

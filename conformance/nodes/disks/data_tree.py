@@ -92,9 +92,9 @@ def rewrite(
 ) -> None:
     """Turn a data directory whose names are `names_now` into one with the `durable` names and contents.
 
-    A file that exists now keeps its inode number, since some servers name files by it; attributes that no sync kept
-    stay as they are now. Both names are of keys of `inodes`; `state` has the synced blocks of files. `aside` is a new
-    folder on the same file system, in which files are kept meanwhile.
+    A file that exists now keeps its inode number, since some servers name files by it. Owner and mode of a file are those of its
+    last sync; those of everything else, and the times of what exists now, stay. `names_now` and `durable` lead to keys of `inodes`;
+    `state` has the synced blocks of files. `aside` is a new folder on the same file system, in which files are kept meanwhile.
     """
     aside.mkdir()
     attributes: dict[int, os.stat_result] = {}

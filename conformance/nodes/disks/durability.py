@@ -121,7 +121,12 @@ class DurabilityModel:
                 self.interrupted.append((record, key_of(record.directory), key_of(record.to_directory)))
 
     def durable_names(self, surviving: SurvivingNames) -> dict[Entry, int]:
-        """Return the names that a power cut after the last record leaves: by POSIX alone, or as journals keep them."""
+        """Return the names that a power cut after the last record leaves.
+
+        With `what-posix-promises` these are the names in each directory at its last fsync or the last `sync`; a directory of the
+        beginning that had neither keeps its names from then. With `what-file-systems-keep` they are the names before the first record,
+        with all durable changes applied.
+        """
         if surviving == "what-posix-promises":
             return {
                 (where, name): key for where, names in self._fsynced_directories.items() for name, key in names.items()
@@ -137,7 +142,11 @@ class DurabilityModel:
         return left
 
     def _apply(self, record: Record) -> None:
-        """Apply one call that succeeded; it was about `name` in `directory`, or `other` in `to_directory`, or both."""
+        """Apply one call that succeeded to the names, changes and contents.
+
+        It was about `name` in the record's `directory`, about `other` in its `to_directory`, or about both. What lies outside the data
+        directory is ignored.
+        """
         match record.operation:
             case Operation.CREATE:
                 key = self._add_inode(record)

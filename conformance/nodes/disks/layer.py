@@ -161,9 +161,9 @@ class Layer:
             self._pinned.close()
 
     def _begin_log(self) -> None:
-        """Begin a new log; everything in the data directory counts as durable.
+        """Make the state file with an empty log; everything that is in the data directory now counts as durable.
 
-        A layer on a whole device has no log: there the loop disk makes the power cuts.
+        On a whole device the data directory is not read: there the loop disk makes the power cuts.
         """
         if self._copies.exists():
             shutil.rmtree(self._copies)
@@ -205,8 +205,9 @@ def _outcome(
 ) -> tuple[Literal[Status.DONE, Status.FAILED], int, int]:
     """Return whether an interrupted call was done, as the disk shows it, with its inode's number and mode.
 
-    The directories are the paths of the record's two; None for one that has no path. A directory of the record with the
-    number 0 is outside the data directory: what happened there is not looked at.
+    DONE: the name that the call makes is there, or the one that it removes is gone; else FAILED. The directories are the paths of
+    the record's two; None for one that has no path. A directory of the record with the number 0 is outside the data directory:
+    what happened there is not looked at.
     """
     path = to_directory / record.other if to_directory and record.to_directory else None
     if record.operation in (Operation.CREATE, Operation.UNLINK):

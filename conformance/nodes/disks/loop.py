@@ -55,7 +55,7 @@ class LoopDisk:
     def prefix(self) -> list[str]:
         """The words before a command that have it see the disk; none while the disk is not mounted.
 
-        The command starts in this process's directory: without `--chdir` it would start in the root of the namespace.
+        The command starts in this process's working directory: without `--chdir` it would start in the root of the namespace.
         """
         if self._holder is None:
             return []

@@ -156,7 +156,8 @@ class NodeDisk:
     async def cut_power(self, surviving: SurvivingNames = "what-file-systems-keep") -> None:
         """Lose what was not synced, and end a read-only disk. The node must be dead.
 
-        `surviving` says which names a layer keeps; a loop disk keeps what its file system does. One that is full stays full.
+        `surviving` says which names a layer keeps; a loop disk keeps what its file system does. A full loop disk is full again after
+        the next `mount`.
         """
         if self._loop:
             await self._loop.cut_power()

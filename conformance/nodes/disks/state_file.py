@@ -90,7 +90,10 @@ class FaultCounts:
 
 
 class StateFile:
-    """The file at `path`, which may not exist yet; offsets in it are in octets. A change of it has effect at once."""
+    """The file at `path`, which may not exist yet; offsets in it are in octets. A change of a fault has effect at once.
+
+    Until `create` was called, all but `exists`, `remove` and `fault_counts` raise FileNotFoundError.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path

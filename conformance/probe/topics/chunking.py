@@ -2,7 +2,13 @@
 
 `_CHUNK` is a chunk that would be two commands if the server did not consume it.
 
-What a check returns and raises is said in `conformance.probe.checks`.
+A check's docstring says what must hold. It returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not
+followed). `conformance.probe.run` makes findings of what it raises: NotApplicable is *not applicable*; ServerSilent,
+ServerClosed and OSError are *inconclusive*; Unanswered (a command without a reply) is a *failure*. `server.session()` is a
+session up to the reply to EHLO, and ends with the block; it raises NotApplicable if the greeting or EHLO is refused,
+`begin_transaction` if MAIL is, `add_recipient` if RCPT is. `quit_and_read_replies` sends QUIT and returns all replies up to
+the end, that to QUIT included: more than one means that the server took octets for another command. With `session.ended` set,
+no QUIT is sent at the end.
 """
 
 from collections.abc import AsyncIterator
@@ -24,7 +30,7 @@ async def _send_chunk(session: ProbeSession, octets: bytes, last: str = "") -> R
 
 @asynccontextmanager
 async def _session_with_recipient(server: Server) -> AsyncIterator[ProbeSession]:
-    """Open a session with a transaction that has a recipient. Raises NotApplicable."""
+    """Open a session with a transaction that has a recipient. Raises NotApplicable without CHUNKING, or where it is refused."""
     server.require_extension("CHUNKING")
     async with server.session() as session:
         await begin_transaction(session)
@@ -33,7 +39,7 @@ async def _session_with_recipient(server: Server) -> AsyncIterator[ProbeSession]
 
 
 async def _judge_consumed(session: ProbeSession, reply: Reply, where: str) -> Judgement:
-    """Judge that a BDAT was refused (`reply`) and its chunk not run as commands; ends the session. `where` is for the sentence."""
+    """Judge that a BDAT was refused (`reply`) and its chunk not run as commands; ends the session. `where` completes the sentence."""
     behind = await session.quit_and_read_replies()
     session.ended = True
     if reply.positive:
@@ -73,7 +79,7 @@ async def bdat_malformed(server: Server) -> Judgement:
 
 @check("bdat-of-no-octets", "RFC 5321 4.2", "RL-RPL-01")
 async def bdat_of_no_octets(server: Server) -> Judgement:
-    """A chunk of no octets that is not the last has one reply, and RSET after it another; it may be refused."""
+    """A chunk of no octets that is not the last has one reply (it may be refused), and RSET after it is accepted."""
     async with _session_with_recipient(server) as session:
         chunk = await _send_chunk(session, b"")
         try:

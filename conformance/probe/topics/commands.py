@@ -2,7 +2,11 @@
 
 `_OUT_OF_ORDER` is the code 503.
 
-What a check returns and raises is said in `conformance.probe.checks`.
+A check's docstring says what must hold. It returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not
+followed). `conformance.probe.run` makes findings of what it raises: NotApplicable is *not applicable*; ServerSilent,
+ServerClosed and OSError are *inconclusive*; Unanswered (a command without a reply) is a *failure*. `server.session()` is a
+session up to the reply to EHLO (not with `hello=None`), and ends with the block; it raises NotApplicable if the greeting or
+EHLO is refused, `begin_transaction` if MAIL is.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned
@@ -100,7 +104,7 @@ async def noop_ignores_its_argument(server: Server) -> Judgement:
 
 @check("vrfy", "RFC 5321 3.5.3")
 async def vrfy(server: Server) -> Judgement:
-    """VRFY is supported, if only with 252."""
+    """VRFY is supported, if only with 252: any reply but 500 and 502 passes."""
     async with server.session() as session:
         reply = await session.command("VRFY postmaster")
     if reply.code in (500, 502):
@@ -134,7 +138,7 @@ async def help_command(server: Server) -> Judgement:
 
 @check("commands-before-ehlo", "RFC 5321 4.1.4")
 async def commands_before_ehlo(server: Server) -> Judgement:
-    """NOOP, RSET and VRFY are not out of order before EHLO."""
+    """NOOP, RSET and VRFY are not answered 503 (out of order) before EHLO."""
     async with server.session(hello=None) as session:
         for line in ("NOOP", "RSET", "VRFY postmaster"):
             reply = await session.command(line)
@@ -162,7 +166,7 @@ async def quit_command(server: Server) -> Judgement:
 
 @check("null-reverse-path", "RFC 1123 5.2.9")
 async def null_reverse_path(server: Server) -> Judgement:
-    """MAIL FROM:<> is accepted."""
+    """MAIL FROM:<> is accepted; not applicable where MAIL with an address is refused too."""
     async with server.session() as session:
         null = await session.command("MAIL FROM:<>")
         if null.positive:

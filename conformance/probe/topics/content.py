@@ -1,6 +1,12 @@
 """Messages to the recipient that the user permits: DATA, BDAT, the end of content, sizes; what of them reaches the sink.
 
-What a check returns and raises is said in `conformance.probe.checks`.
+A check's docstring says what must hold. It returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not
+followed). `conformance.probe.run` makes findings of what it raises: NotApplicable is *not applicable*; ServerSilent,
+ServerClosed and OSError are *inconclusive*; Unanswered (a command without a reply) is a *failure*. `_send_message` and
+`_begin_message` raise NotApplicable if a step before the content is refused, `server.require_recipient()` if the user permits
+no mail. `server.accepted` has the names of acknowledged messages, which other checks look for in the sink.
+`quit_and_read_replies` sends QUIT and returns all replies up to the end, that to QUIT included: more than one means that the
+server took octets for another command. With `session.ended` set, no QUIT is sent at the end.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed
@@ -19,7 +25,10 @@ _ABOVE = 1.125
 
 
 def _make_header(server: Server, subject: str) -> bytes:
-    """Return the header of a message, with the empty line after it. Raises NotApplicable without a permitted recipient."""
+    """Return the header of a message, with the empty line after it; `subject` is its name, and in its Message-ID too.
+
+    Raises NotApplicable without a permitted recipient.
+    """
     return (
         f"From: <probe@probe.test>\r\nTo: <{server.require_recipient()}>\r\nSubject: {subject}\r\n"
         f"Message-ID: <{server.mark(subject)}@probe.test>\r\n\r\n"
@@ -27,14 +36,17 @@ def _make_header(server: Server, subject: str) -> bytes:
 
 
 async def _begin_message(session: ProbeSession, server: Server) -> None:
-    """Send MAIL and RCPT for the permitted recipient. Raises NotApplicable."""
+    """Send MAIL, and RCPT for the permitted recipient. Raises NotApplicable without one, or where either is refused."""
     server.require_recipient()
     await begin_transaction(session)
     await add_recipient(session, server)
 
 
 async def _send_message(session: ProbeSession, server: Server, content: bytes) -> Reply:
-    """Send a message by DATA and return the reply to its end. Raises NotApplicable if DATA is refused."""
+    """Send a message by DATA and return the reply to its end; `content` is dot-stuffed and ends with CRLF.
+
+    Raises NotApplicable if MAIL, RCPT or DATA is refused, or no recipient is permitted.
+    """
     await _begin_message(session, server)
     reply = await session.command("DATA")
     if reply.code != 354:

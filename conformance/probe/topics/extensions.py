@@ -1,6 +1,10 @@
 """Extensions that the reply to EHLO announces: their parameters are accepted, wrong values of them are not; AUTH.
 
-What a check returns and raises is said in `conformance.probe.checks`.
+A check's docstring says what must hold. It returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not
+followed). `conformance.probe.run` makes findings of what it raises: NotApplicable is *not applicable*; ServerSilent,
+ServerClosed and OSError are *inconclusive*; Unanswered (a command without a reply) is a *failure*. `server.session()` is a
+session up to the reply to EHLO, and ends with the block; it raises NotApplicable if the greeting or EHLO is refused,
+`begin_transaction` if MAIL is, `server.require_extension` if the keyword is not offered.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned
@@ -10,10 +14,10 @@ _SYNTAX = (500, 501, 502, 504, 555)
 
 
 async def _judge_parameter(server: Server, keyword: str, good: str, bad: str | None = None) -> Judgement:
-    """Judge MAIL with a parameter of an extension (`good`), and with an undefined value of it (`bad`; None: not tried).
+    """Judge the command MAIL with a parameter of an extension (`good`), and with an undefined value of it (`bad`; None: not sent).
 
     A syntax error (500, 501, 502, 504, 555) for the first is a failure, another refusal is none; acceptance of the second is a
-    warning.
+    warning. Raises NotApplicable without the extension's EHLO keyword (`keyword`).
     """
     server.require_extension(keyword)
     async with server.session() as session:
@@ -31,13 +35,13 @@ async def _judge_parameter(server: Server, keyword: str, good: str, bad: str | N
 
 @check("8bitmime", "RFC 6152 3")
 async def eight_bit_mime(server: Server) -> Judgement:
-    """A server that offers 8BITMIME accepts BODY=8BITMIME, and no other value than 7BIT beside it."""
+    """A server that offers 8BITMIME does not take BODY=8BITMIME for a syntax error, and refuses an undefined value."""
     return await _judge_parameter(server, "8BITMIME", "MAIL FROM:<> BODY=8BITMIME", "MAIL FROM:<> BODY=9BITPROBE")
 
 
 @check("smtputf8", "RFC 6531 3.4")
 async def smtputf8(server: Server) -> Judgement:
-    """A server that offers SMTPUTF8 accepts it, and then an address that is not US-ASCII."""
+    """A server that offers SMTPUTF8 does not take this parameter, with an address that is not US-ASCII, for a syntax error."""
     return await _judge_parameter(server, "SMTPUTF8", "MAIL FROM:<pröbe@probe.test> SMTPUTF8")
 
 
@@ -78,7 +82,7 @@ async def binarymime_needs_chunking(server: Server) -> Judgement:
 
 @check("auth-unknown-mechanism", "RFC 4954 4")
 async def auth_unknown_mechanism(server: Server) -> Judgement:
-    """AUTH with a mechanism that the server does not know is answered 504."""
+    """AUTH with a mechanism that the server does not know is answered 504; another refusal is a warning."""
     server.require_extension("AUTH")
     async with server.session() as session:
         reply = await session.command("AUTH XPROBE")
@@ -91,7 +95,7 @@ async def auth_unknown_mechanism(server: Server) -> Judgement:
 
 @check("auth-cancelled", "RFC 4954 4")
 async def auth_cancelled(server: Server) -> Judgement:
-    """An exchange of AUTH that the client cancels is answered 501."""
+    """An exchange of AUTH that the client cancels with `*` is answered 501; tried with PLAIN, else LOGIN."""
     mechanism = next(
         (name for name in ("PLAIN", "LOGIN") if name in server.require_extension("AUTH").upper().split()), None
     )

@@ -25,7 +25,7 @@ _READY, _REFUSES = 220, (421, 554)
 
 @check("greeting-code", "RFC 5321 3.1")
 async def greeting_code(server: Server) -> Judgement:
-    """The greeting is 220, or 554 or 421 from a server that takes no mail now."""
+    """The greeting is 220; not applicable where it is 554 or 421, from a server that takes no mail now."""
     async with server.connection() as session:
         greeting = await session.greeting()
     if greeting.code == _READY:
@@ -49,7 +49,7 @@ async def greeting_names_the_host(server: Server) -> Judgement:
 
 @check("ehlo-names-the-host", "RFC 5321 4.1.1.1")
 async def ehlo_names_the_host(server: Server) -> Judgement:
-    """The first line of the reply to EHLO begins with the server's domain."""
+    """The reply to EHLO is 250, and its first line begins with a domain or an address literal."""
     async with server.session(hello=None) as session:
         reply = await session.ehlo()
     if not reply.positive:
@@ -73,7 +73,7 @@ async def ehlo_keywords_well_formed(server: Server) -> Judgement:
 
 @check("ehlo-address-literal", "RFC 5321 4.1.3")
 async def ehlo_address_literal(server: Server) -> Judgement:
-    """EHLO with an address literal is not a syntax error."""
+    """EHLO with an address literal is not taken for a syntax error; not applicable where it is refused otherwise."""
     async with server.session(hello=None) as session:
         reply = await session.command("EHLO [127.0.0.1]")
     if reply.code in (500, 501, 502, 504):
@@ -85,7 +85,7 @@ async def ehlo_address_literal(server: Server) -> Judgement:
 
 @check("helo", "RFC 5321 3.2")
 async def helo(server: Server) -> Judgement:
-    """HELO is supported, and its reply has none of the lines of EHLO."""
+    """HELO is supported, and its reply has none of the keywords that EHLO announced."""
     async with server.session(hello=None) as session:
         reply = await session.ehlo("HELO")
     if not reply.positive:

@@ -57,7 +57,7 @@ async def _judge_long_sender(server: Server, address: str, what: str) -> Judgeme
 
 @check("a-hundred-recipients", "RFC 5321 4.5.3.1.8")
 async def a_hundred_recipients(server: Server) -> Judgement:
-    """A transaction may have 100 recipients."""
+    """A transaction may have 100 recipients; they have one address here."""
     recipient = server.recipient or "postmaster"
     async with server.session() as session:
         reply = await session.command("MAIL FROM:<probe@probe.test>")
@@ -75,7 +75,7 @@ async def a_hundred_recipients(server: Server) -> Judgement:
 
 @check("size-parameter", "RFC 1870 6.1")
 async def size_parameter(server: Server) -> Judgement:
-    """MAIL with a declared size above the announced one is refused."""
+    """MAIL that declares a size of 1 octet is accepted, and one above the announced size refused (else a warning)."""
     limit = announced_size(server)
     async with server.session() as session:
         await begin_transaction(session)
@@ -94,7 +94,7 @@ async def size_parameter(server: Server) -> Judgement:
 
 
 def announced_size(server: Server) -> int:
-    """Return the announced limit of a message's size. Raises NotApplicable if there is none."""
+    """Return the announced limit of a message's size, in octets. Raises NotApplicable if there is none."""
     words = server.require_extension("SIZE").split()
     if not words or not words[0].isdecimal() or int(words[0]) == 0:
         raise NotApplicable("SIZE is announced without a limit")

@@ -2,7 +2,11 @@
 
 The *group*, `_GROUP`, is eight commands that may be sent at once, with different replies.
 
-What a check returns and raises is said in `conformance.probe.checks`.
+A check's docstring says what must hold. It returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not
+followed). `conformance.probe.run` makes findings of what it raises: NotApplicable is *not applicable*; ServerSilent,
+ServerClosed and OSError are *inconclusive*; Unanswered (a command without a reply) is a *failure*. `server.session()` is a
+session up to the reply to EHLO, and ends with the block; it raises NotApplicable if the greeting or EHLO is refused,
+`begin_transaction` if MAIL is. With `session.ended` set, no QUIT is sent at the end.
 """
 
 from itertools import pairwise
@@ -16,7 +20,7 @@ _GROUP = ("RSET", "MAIL FROM:<>", "RCPT TO:<>", "RSET", "RCPT TO:<postmaster>", 
 
 
 async def _codes_one_by_one(server: Server) -> list[int]:
-    """Return the codes that the group's commands have without pipelining."""
+    """Return the codes of the replies to the group's commands, each sent after the reply to the one before."""
     async with server.session() as session:
         return [(await session.command(line)).code for line in _GROUP]
 
@@ -73,7 +77,10 @@ def _group_octets() -> bytes:
 
 @check("replies-not-kept-back", "RFC 2920 3.2")
 async def replies_not_kept_back(server: Server) -> Judgement:
-    """All replies to a group of commands are sent without waiting for another one, also if RSET ends the group."""
+    """All replies to a group that ends with RSET are sent before another command comes.
+
+    Raises ServerSilent (inconclusive) where replies are missing and another command brings none either.
+    """
     server.require_extension("PIPELINING")
     async with server.session() as session:
         await begin_transaction(session)

@@ -12,7 +12,7 @@ from conformance.probe.session import Reply
 
 @check("replies-well-formed", "RFC 5321 4.2", "RL-RPL-02", last=True)
 async def replies_well_formed(server: Server) -> Judgement:
-    """Each line has three digits, then a space or a hyphen, the code of the others, CRLF, and at most 512 octets."""
+    """Each line of a reply begins with its code and a space or a hyphen, ends with CRLF, and has at most 512 octets."""
     replies = _all_replies(server)
     if wrong := [reply for reply in replies if reply.malformed]:
         return failed(
@@ -109,5 +109,5 @@ def _replies_that_need_codes(server: Server) -> list[Reply]:
 
 
 def _describe_occasion(reply: Reply) -> str:
-    """Return what a reply answers, in words."""
+    """Return what a reply answers, in words: `to 'NOOP'`, or `in greeting`."""
     return f"to {reply.answers!r}" if reply.answers else "in greeting"

@@ -1,6 +1,11 @@
 """STARTTLS (RFC 3207): what the server knew before TLS is forgotten, and nothing is injected into the secured session.
 
-What a check returns and raises is said in `conformance.probe.checks`.
+A check's docstring says what must hold. It returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not
+followed). `conformance.probe.run` makes findings of what it raises: NotApplicable is *not applicable*; ServerSilent,
+ServerClosed and OSError are *inconclusive*; Unanswered (a command without a reply) is a *failure*. `server.session()` is a
+session up to the reply to EHLO, and ends with the block; it raises NotApplicable if the greeting or EHLO is refused,
+`begin_transaction` if MAIL is. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that to QUIT
+included: more than one means that the server took octets for another command.
 """
 
 from collections.abc import AsyncIterator
@@ -13,10 +18,10 @@ from conformance.probe.session import ProbeSession, ServerClosed
 
 @asynccontextmanager
 async def _secured_session(server: Server, before: tuple[str, ...] = ()) -> AsyncIterator[ProbeSession]:
-    """Open a session, send these commands, then STARTTLS, and begin TLS; EHLO is not sent again.
+    """Open a session, send the commands `before`, then STARTTLS, and begin TLS; EHLO is not sent again.
 
-    Raises NotApplicable where STARTTLS is not offered, or refused (`_Refused` if not for now only), ServerClosed where TLS does not
-    begin.
+    Raises NotApplicable where STARTTLS is not offered or answered 4yz, `_Refused` (a NotApplicable) for any other reply than 220,
+    ServerClosed where TLS does not begin.
     """
     server.require_extension("STARTTLS")
     async with server.session() as session:

@@ -1,6 +1,12 @@
 """Lines and words: what ends a line, letter case, spaces, octets that are not text, commands that are unknown or malformed.
 
-What a check returns and raises is said in `conformance.probe.checks`.
+A check's docstring says what must hold. It returns `passed`, `failed` (a MUST is violated) or `warned` (a SHOULD is not
+followed). `conformance.probe.run` makes findings of what it raises: NotApplicable is *not applicable*; ServerSilent,
+ServerClosed and OSError are *inconclusive*; Unanswered (a command without a reply) is a *failure*. `server.session()` is a
+session up to the reply to EHLO (not with `hello=None`), and ends with the block; it raises NotApplicable if the greeting or
+EHLO is refused, `begin_transaction` if MAIL is. `quit_and_read_replies` sends QUIT and returns all replies up to the end, that
+to QUIT included: more than one means that the server took octets for another command. With `session.ended` set, no QUIT is
+sent at the end.
 """
 
 from conformance.probe.checks import Judgement, check, failed, passed, warned
@@ -49,7 +55,7 @@ async def _judge_bare_line_end(server: Server, octets: bytes, name: str) -> Judg
 
 @check("unknown-verb", "RFC 5321 4.2.4")
 async def unknown_verb(server: Server) -> Judgement:
-    """A verb that the server does not know is answered 500."""
+    """A verb that the server does not know is answered 500; another 5yz is a warning, any other reply a failure."""
     async with server.session() as session:
         reply = await session.command("XPROBE")
     if reply.code == _UNKNOWN:
@@ -61,7 +67,7 @@ async def unknown_verb(server: Server) -> Judgement:
 
 @check("stays-after-unknown-verbs", "RFC 5321 3.8")
 async def stays_after_unknown_verbs(server: Server) -> Judgement:
-    """Two commands that the server does not understand do not make it close the connection."""
+    """Two commands that the server does not know do not make it close the connection, or announce that by 421."""
     async with server.session() as session:
         try:
             replies = [await session.command(line) for line in ("XPROBE", "XPROBE again", "NOOP")]
@@ -97,7 +103,7 @@ async def arguments_where_none_are(server: Server) -> Judgement:
 
 @check("malformed-mail", "RFC 5321 4.1.4")
 async def malformed_mail(server: Server) -> Judgement:
-    """MAIL without a path is refused."""
+    """MAIL without a path is refused, and not as out of order (503); not applicable where the server demands AUTH (530)."""
     async with server.session() as session:
         for line in ("MAIL", "MAIL FROM:"):
             reply = await session.command(line)
@@ -124,7 +130,7 @@ async def malformed_rcpt(server: Server) -> Judgement:
 
 @check("unknown-parameter", "RFC 5321 4.1.1.11")
 async def unknown_parameter(server: Server) -> Judgement:
-    """A parameter of MAIL that the server does not know is refused, with 555."""
+    """A parameter of MAIL that the server does not know is refused with 555; another refusal is a warning."""
     async with server.session() as session:
         plain = await begin_transaction(session)
         await session.command("RSET")
@@ -164,7 +170,10 @@ async def nul_in_a_command(server: Server) -> Judgement:
 
 @check("over-long-line", "RFC 5321 4.2", "RL-RPL-01")
 async def over_long_line(server: Server) -> Judgement:
-    """A line above every limit has one reply, and no part of it is taken for another command."""
+    """A line above every limit has one reply, and no part of it is taken for another command.
+
+    Not applicable where the server ends the session there, by a close or by 421.
+    """
     replies: list[Reply] = []
     async with server.session() as session:
         try:

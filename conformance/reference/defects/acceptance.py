@@ -58,8 +58,8 @@ class RejectsBeforeItForgets(Acceptance):
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Accept or refuse a message; delete one that is refused for want of a shadow only five seconds after the reply.
 
-        Return the reply. Correct is to delete it, also on disk, before the reply. A node that starts again before the five
-        seconds are over delivers it.
+        Return the reply. Waits for the shadow, as is correct, until `origin.deadline`. Correct is to delete the message, also on
+        disk, before the reply. A node that starts again before the five seconds are over delivers it.
         """
         if (refusal := content_refusal(content)) is not None:
             return refusal
@@ -81,7 +81,7 @@ class TakesNoSecondTransmission(Acceptance):
         self.seen: set[str] = set()
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Refuse (554) a message with the sender and content of one that was accepted since the start; accept others correctly.
+        """Refuse (554) a message with the sender and content of one that was accepted since the start; handle others correctly.
 
         Return the reply. Correct is to accept a repeated transmission.
         """
@@ -99,7 +99,7 @@ class FoldsLetterCase(Acceptance):
     """Takes addresses that differ in letter case only for one, wherever they are."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept the message for the first of several recipients whose addresses differ in letter case only, and drop the others.
+        """Accept the message for the first of several recipients whose addresses differ at most in letter case, and drop the others.
 
         Return the correct reply, as if the message had been accepted for all of them.
         """
@@ -115,7 +115,10 @@ class DeliversEverythingTwice(Acceptance):
     """Puts every message into its queue twice."""
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Start to deliver a copy of the stored message under a new id; then acknowledge and deliver it itself, and return the reply."""
+        """Start to deliver a copy of the stored message under a new id; then acknowledge and deliver the message itself.
+
+        Return the correct reply: 250 once the message is on disk, or 452 if the disk is full. The copy is delivered in both cases.
+        """
         host = self.host
         name = host.identity.new_id()
         copy = replace(message, id=0, message_id=name, shadow_id=name, redundancy_pending=False)

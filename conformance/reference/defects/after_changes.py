@@ -42,7 +42,7 @@ class OffersXshadow(ShadowVerbs):
 
     @property
     def offers_to_hubs(self) -> bool:
-        """Whether the mistake is made now; each subclass says when."""
+        """Whether XSHADOW is offered to hubs now; each subclass says when. Raises NotImplementedError here."""
         raise NotImplementedError
 
     def ehlo_keywords(self) -> list[str]:
@@ -110,9 +110,9 @@ class RestartLosesTheIdleLimit(Receiver):
     """Ends no idle session once it was started a second time."""
 
     def _on_idle_timer(self) -> None:
-        """Handle the idle timer correctly until the node is restarted; after a restart do nothing, so that an idle session stays open.
+        """End a session that was idle for too long, as is correct, until the node is restarted; after a restart do nothing.
 
-        It then ends only at the limit of its age.
+        An idle session then ends only at the limit of its age.
         """
         if number_of_starts(self.host) == 1:
             super()._on_idle_timer()
@@ -154,7 +154,7 @@ class AddsUpAbsences(ShadowRedundancyManager):
     """Adds up the times for which a primary could not be reached, though it was there between."""
 
     def start(self) -> None:
-        """Begin with no absence; `absent_for` has the seconds by name of the primary."""
+        """Begin with no absence; `absent_for` has the sum of absences (seconds) by name of the primary; it is not kept over a restart."""
         self.absent_for: dict[str, float] = {}
         super().start()
 
@@ -244,10 +244,10 @@ class SilenceEndsShadowing(ShadowCreation):
     ended = False
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Have a shadow stored; return whether one was.
+        """Have a shadow stored by `deadline` (the event loop's time; None: no limit); return whether one was.
 
-        Once that took more than ten seconds, return False for later messages, until a call that was under way then ends sooner.
-        The seconds are those of the event loop, and count also if a shadow was stored in the end.
+        Once that took more than ten seconds, return False at once for later messages. A call that was under way at the same time
+        and took less ends that. The seconds are those of the event loop, and count also if a shadow was stored in the end.
         """
         if self.ended:
             return False
@@ -269,7 +269,8 @@ class AvoidsUnreachable(RemoteQueue):
     async def deliver(self, attempt: Any) -> None:
         """Make an attempt and further ones of the queue, from now on without the servers of the hop that could once not be reached.
 
-        Such servers are left out of `hop` for good, unless no other one would be left in it.
+        Such servers (in `unreachable`) are left out of `hop` for good, unless no other one would be left in it. Returns when the
+        outcomes are recorded.
         """
         avoided = [name for name in self.hop.servers if (self.host.name, name) in self.unreachable]
         if avoided and len(avoided) < len(self.hop.servers):
@@ -284,7 +285,7 @@ class AvoidsUnreachable(RemoteQueue):
         await super().deliver(attempt)
 
     async def _deliver_in_session(self, server: str, address: Any, first: Any) -> Any:
-        """Transmit attempts to a server in one session as is correct, and note it as unreachable if the session could not be opened.
+        """Transmit attempts to a server in one session as is correct; add the server to `unreachable` if the session could not be opened.
 
         Return what the correct class returns: the attempt that is left over, or None, and whether the session was opened.
         """

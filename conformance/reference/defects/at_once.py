@@ -65,9 +65,9 @@ class OneSessionHasAnIdleLimit(Receiver):
     """Has one timer for idle sessions, which the newest session takes away from the others."""
 
     def _on_idle_timer(self) -> None:
-        """Handle the idle timer correctly in the newest open session of the node; in any other do nothing, so that it stays open.
+        """End the session if it was idle for too long, as is correct, only if it is the newest open one of the node; else do nothing.
 
-        It then ends only at the limit of its age.
+        Another session then ends at the limit of its age: only a message or a reload sets its idle timer again.
         """
         newest = max(self._sessions, key=lambda session: session._started_at, default=self)  # of its own class
         if newest is self:

@@ -76,6 +76,6 @@ class TakesAnEmptyResponseForNone(Receiver):
     async def auth_PLAIN(self, _: object, args: list[str]) -> AuthResult:
         """Return the result of AUTH PLAIN; ask for the credentials with 334 where the initial response is `=`.
 
-        `=` stands for an empty response; correct is to take that for wrong credentials.
+        `=` stands for an empty response (RFC 4954 4), which has no credentials: the correct class refuses it with 501.
         """
         return await super().auth_PLAIN(_, args[:1] if args[1:] == ["="] else args)

@@ -20,23 +20,29 @@ class OffersToAnybody(Rights):
     """Offers the shadow verbs to every server of the configuration: so a server of another boundary can be a shadow server."""
 
     def may_use_shadow_verbs(self, peer: Peer | None) -> bool:
-        """Whether the client is any known server, of this boundary or not; `peer` is None for any other client."""
+        """Return whether a client may use the shadow verbs: any known server (`peer`) may, of this boundary or not; others (None) not.
+
+        Correct is a mailbox server of 2013 or later in this boundary that has the right, while shadow redundancy is enabled.
+        """
         return peer is not None
 
 
 class ChoosesByDistance(ShadowServerChoice):
-    """Base class of wrong choices: the possible shadow servers by site, and attempts at each of them in turn."""
+    """Base class of wrong choices: the other mailbox servers of the boundary by site, and attempts at each of them in turn."""
 
     def same_site_peers(self) -> list[Peer]:
-        """Return the possible shadow servers (`other_members`) in this server's site."""
+        """Return the other mailbox servers of the boundary (`other_members`) that are in this server's site, each once."""
         return [peer for peer in self.other_members() if peer.site == self.host.config.site]
 
     def other_site_peers(self) -> list[Peer]:
-        """Return the possible shadow servers (`other_members`) in other sites."""
+        """Return the mailbox servers of the boundary (`other_members`) that are in other sites, each once; empty without a DAG."""
         return [peer for peer in self.other_members() if peer.site != self.host.config.site]
 
     def other_members(self) -> list[Peer]:
-        """Return the other mailbox servers of the boundary: the DAG, or the site where there is no DAG."""
+        """Return the other mailbox servers of the boundary, each once: those of the DAG, or without one those of the site in no DAG.
+
+        Whether one may be asked for a shadow (its generation, rights and listener) is not checked.
+        """
         config = self.host.config
         return [
             peer
@@ -46,7 +52,7 @@ class ChoosesByDistance(ShadowServerChoice):
         ]
 
     def attempts_in_turn(self, peers: list[Peer], number: int) -> list[Peer]:
-        """Return `number` attempts that go through the peers in order and begin again; none without peers."""
+        """Return a list of `number` attempts that goes through the peers in order and begins again; empty without peers."""
         return [peers[turn % len(peers)] for turn in range(number)] if peers else []
 
 
@@ -55,7 +61,10 @@ class ShadowsInAnotherDag(ShadowServerChoice):
     """Takes the servers of other DAGs for its own, and asks them first."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the servers to try for a copy: mailbox servers of other DAGs or of none, then the correct ones."""
+        """Return the servers to try for a copy: each mailbox server that is not in this server's DAG once, then the correct ones.
+
+        If this server is in no DAG, these are the mailbox servers that are in one.
+        """
         config = self.host.config
         foreign_servers = [peer for peer in config.peers if peer.role == "mailbox" and peer.dag != config.dag]
         return foreign_servers + super().servers_to_try()
@@ -66,7 +75,7 @@ class ShadowsInAnotherSite(ShadowServerChoice):
     """Without a DAG, asks servers of any site."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the servers to try for a copy: those of other sites where this server is in no DAG, then the correct ones."""
+        """Return the correct servers to try for a copy; if this server is in no DAG, each mailbox server of other sites once first."""
         config = self.host.config
         remote_servers = [peer for peer in config.peers if peer.role == "mailbox" and peer.site != config.site]
         return (remote_servers if config.dag is None else []) + super().servers_to_try()
@@ -108,7 +117,7 @@ class LocalOnlyGoesFar(ChoosesByDistance):
     """Under LocalOnly, tries remote members when the local ones have failed."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the correct servers to try and, under LocalOnly, after them each server of other sites once."""
+        """Return the correct servers to try and, under LocalOnly, after them each server of the boundary in other sites once."""
         added = self.other_site_peers() if self.host.transport.ShadowMessagePreferenceSetting == "LocalOnly" else []
         return super().servers_to_try() + added
 
@@ -144,7 +153,7 @@ class ShiftsAttemptLimits(ChoosesByDistance):
         return self._shifted(other_sites, self.remote_shift) + self._shifted(own_site, self.local_shift)
 
     def _shifted(self, peers: list[Peer], change: int) -> list[Peer]:
-        """Return attempts at the same servers, `change` more, or fewer if that is negative; none if there were none."""
+        """Return a list of attempts at the same servers, `change` longer than `peers`, or shorter if negative; empty if `peers` is."""
         return self.attempts_in_turn(peers, len(peers) + change) if peers else []
 
 
@@ -181,7 +190,10 @@ class PreferenceWithinOneSite(ChoosesByDistance):
     """Obeys the preference where there is but one site: under RemoteOnly it finds no server."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the servers to try that the preference asks for, also in a boundary of one site, where it should have no meaning."""
+        """Return the servers to try that the preference asks for, also in a boundary of one site, where it should have no meaning.
+
+        There the list is empty under RemoteOnly.
+        """
         transport = self.host.transport
         near = self.attempts_in_turn(self.same_site_peers(), transport.MaxRetriesForLocalSiteShadow)
         far = self.attempts_in_turn(self.other_site_peers(), transport.MaxRetriesForRemoteSiteShadow)

@@ -21,7 +21,7 @@ class ListenerWithAnyLimits(Listener):
 
     @model_validator(mode="after")
     def _age_exceeds_idleness(self) -> "ListenerWithAnyLimits":
-        """Accept any timeouts; correct is ValueError if the session may not be older than it may be idle (SR-CFG-01)."""
+        """Accept any timeouts; correct is ValueError if connection_timeout is not above connection_inactivity_timeout (SR-CFG-01)."""
         return self
 
 
@@ -59,7 +59,10 @@ class ListenerThatNamesOneLimit(Listener):
 
     @model_validator(mode="after")
     def _age_exceeds_idleness(self) -> "ListenerThatNamesOneLimit":
-        """Raise ValueError for contradicting timeouts, and name only the first of them; correct is a text that names both."""
+        """Raise ValueError for contradicting timeouts, and name only the first of them; correct is a text that names both.
+
+        They contradict each other if the limit of a session's age is not above its limit of idle time.
+        """
         if self.connection_timeout <= self.connection_inactivity_timeout:
             raise ValueError("connection_timeout is too small")
         return self
@@ -184,7 +187,8 @@ class DropsWhatIsWrong(NodeConfiguration):
     ) -> "DropsWhatIsWrong":
         """Return the configuration in a JSON document; if pydantic's `handler` finds keys invalid, the one in the document without them.
 
-        Correct is to refuse the whole document (SR-CFG-03). Raises ValidationError only if the rest is invalid too.
+        Valid keys of the same names are left out too (`_without`). Correct is to refuse the whole document (SR-CFG-03). Raises
+        ValidationError only if the rest is invalid too.
         """
         try:
             return handler(document)

@@ -91,7 +91,10 @@ class OpensEarly(ShadowCreation):
                 self.kept[peer.name] = dialogue
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
-        """Return the session with a server that was opened at the start; if there is none, or it was used, a new one, not connected."""
+        """Return the session with a server that was opened at the start; if there is none, or it was used, a new one, not connected.
+
+        The `open` of the former, which `try_server` calls, does nothing any more.
+        """
         kept = self.kept.pop(peer.name, None)
         if kept is None:
             return super().new_dialogue(peer)
@@ -123,7 +126,7 @@ class SendsTheCopyAfterTheReply(ShadowCreation):
         return False
 
     async def _send_later(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
-        """Send the copy a second later, when the sender has its reply; a lost session is only logged."""
+        """Send the copy in the open session a second later, when the sender has its reply, and close it; only log if it is lost."""
         try:
             await asyncio.sleep(1)  # the sender has its reply by then
             await self.transmit_shadow(peer, message, content, dialogue)
@@ -153,7 +156,7 @@ class TakesRefusalForAShadow(ShadowCreation):
     """Counts the last permitted attempt as a success, however it ended."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Try to have a shadow stored, and return True, as if one were, even if all attempts failed."""
+        """Try to have a shadow stored, and wait for that; return True, as if one were, even if all attempts failed or the time was over."""
         await super().make_shadow(message, content, deadline)
         return True
 
@@ -190,7 +193,10 @@ class AltersShadow(ShadowCreation):
     """Base class of defects whose shadow copy is not equal to the message."""
 
     def altered_shadow(self, message: Message, content: bytes) -> tuple[Message, bytes]:
-        """Return the message, whose envelope is used, and the content that are sent as the shadow in place of the correct ones."""
+        """Return the message, whose envelope is used, and the content that are sent as the shadow in place of the correct ones.
+
+        Subclasses implement it; here it raises NotImplementedError.
+        """
         raise NotImplementedError
 
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:

@@ -30,7 +30,7 @@ class Defect:
     """Why no rule that judges any history can find it, so that only a scenario's expectation does; None if a rule finds it."""
 
     def apply(self, classes: ComponentSets) -> ComponentSets:
-        """Return component classes in which the classes of this defect take their slots."""
+        """Return a copy of the component classes, in which the classes of this defect take their slots."""
         return classes.with_replaced(self.classes)
 
 
@@ -50,13 +50,14 @@ def defect(
 ) -> Callable[[P], P]:
     """Return a class decorator that declares a defect: the class takes the place of the component in a slot (`SLOTS`).
 
-    `also` has classes for further slots, for a mistake that shows only when several components make it. `retired` says why it conforms
-    after all, `needs_expectation` why no rule of the model can find it. The class's docstring becomes `Defect.says`. The decorator raises
+    `breaks` is the id of the requirement that it violates. `also` has classes for further slots, by slot, for a mistake that shows only
+    when several components make it. `retired` says why it conforms after all, `needs_expectation` why no rule of the model can find it;
+    `on_disks`: it shows only when a disk fails. The class's docstring becomes `Defect.says`. The decorator, not this function, raises
     ValueError for a name that is taken and for an unknown slot.
     """
 
     def declare(component: P) -> P:
-        """Add the defect to DEFECTS, and return the class unchanged."""
+        """Add the defect to DEFECTS, and return the class unchanged. Raises ValueError if its name is taken or a slot is unknown."""
         classes: dict[str, type] = {slot: component, **(also or {})}
         unknown = classes.keys() - SLOTS
         if name in DEFECTS or unknown:

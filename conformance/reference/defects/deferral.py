@@ -43,7 +43,7 @@ class GoesOnAfter421(Outbound):
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
         """Transmit a message, and forget that the next hop has said 421; return its replies by recipient.
 
-        With `server_ends_session` true the correct class sends no further message in the session (RFC 5321 3.8).
+        `server_ends_session` is true after 421: then the queue sends no further message in the session (RFC 5321 3.8).
         """
         replies = await super().transmit(attempt, server, dialogue)
         dialogue.server_ends_session = False
@@ -106,7 +106,10 @@ class TakesOneReplyForAll(Outbound):
     """Takes the first reply of an LMTP server to the final dot for that of all recipients."""
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
-        """Return a session that, if it is an LMTP one, reads one reply to a content instead of one for each recipient."""
+        """Return a session with a server of a next hop, not connected yet; one by LMTP takes its first reply to a content for that to all.
+
+        A session by SMTP is the correct one.
+        """
         dialogue = super().new_dialogue(hop, server, dial)
         if not isinstance(dialogue, LmtpDialogue):
             return dialogue

@@ -31,10 +31,10 @@ class TellsAnybody(DiscardStatus):
     """Tells every notification to the server that asks first."""
 
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
-        """Return the reply to XQDISCARD, also with the notifications that are queued for the other known servers, `limit` in all.
+        """Return the lines of the reply to XQDISCARD, and the notifications in them: also those for other known servers, `limit` in all.
 
-        That is a list of the lines of the reply, and the notifications in them. Correct are those for the asking `server` only,
-        which alone are counted in the last line, as those that are left.
+        Those for the asking `server` come first; correct are they alone. The last line, with the number that is left, counts only
+        those for that server.
         """
         lines, events = await super().answer_query(server, limit)
         others = [peer.name for peer in self.host.config.peers if peer.name != server]

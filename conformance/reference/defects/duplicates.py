@@ -110,7 +110,7 @@ class AllDuplicatesAfterAMove(DuplicateDetection):
         self.moved: set[str] = set()  # mailboxes, in lower case
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Remember the mailboxes whose server is another one than before the reload, as after a failover."""
+        """Apply a reload, and remember in `moved` the mailboxes whose server is another one than before it, as after a failover."""
         super().reconfigured(before)
         self.moved |= {
             address

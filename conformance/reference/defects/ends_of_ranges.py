@@ -45,7 +45,7 @@ class _HostWithOtherNumbers:
         return getattr(self._host, name)
 
     def changed(self, transport: Transport) -> dict[str, object]:
-        """Return the parameters that are read wrongly, by documented name, with their wrong values."""
+        """Return the parameters that are read wrongly, by documented name, with their wrong values; here raise NotImplementedError."""
         raise NotImplementedError
 
     @property
@@ -208,9 +208,9 @@ class ExpiresInWholeMinutes(Delivery):
     """Rounds MessageExpirationTimeout up to whole minutes."""
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Schedule a retry, or report the recipients as expired, by MessageExpirationTimeout rounded up to whole minutes.
+        """Schedule a retry for recipients, or report them as expired, by MessageExpirationTimeout rounded up to whole minutes.
 
-        MessageRetryInterval is rounded up too.
+        MessageRetryInterval is rounded up to whole minutes too. `hop` is the next hop that has been tried.
         """
         host = self.host
         self.host = cast(Host, _InWholeMinutes(host))

@@ -61,7 +61,10 @@ class KeepsShadowsForOtherOriginalRecipients(ShadowKeeping):
     """Stores the present address of each recipient of a copy as its ORCPT."""
 
     def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
-        """Store a shadow copy with ORCPT made up; `database` is the queue database of its `primary`, `shadow_id` its id there."""
+        """Store a shadow copy in which the ORCPT of each recipient is its present address, whatever it came with.
+
+        `database` is the queue database of its `primary`, `shadow_id` its id there.
+        """
         recipients = tuple(replace(one, orcpt=f"rfc822;{one.address}") for one in envelope.recipients)
         super().store(envelope.for_recipients(recipients), content, primary, database, shadow_id)
 
@@ -94,13 +97,16 @@ class AltersEnvelopes(Outbound):
     """Base class of defects that pass mail on under another envelope than they received."""
 
     def altered_envelope(self, envelope: Envelope) -> Envelope:
-        """Return the envelope that is sent in place of a received one, with as many recipients in the same order."""
+        """Return the envelope that is sent in place of a received one, with as many recipients in the same order.
+
+        Subclasses implement it; here it raises NotImplementedError.
+        """
         raise NotImplementedError
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
         """Send a message to a next hop under an altered envelope; return its replies by the recipients of the attempt.
 
-        `altered_envelope` returns as many recipients in the same order.
+        `altered_envelope` returns as many recipients in the same order. Raises SessionLost.
         """
         envelope = self.altered_envelope(attempt.message.envelope.for_recipients(attempt.remaining))
         content = self.host.messages.content(attempt.message.id)

@@ -111,7 +111,7 @@ class RefusesAnEmptyLastChunk(Receiver):
     """Takes `BDAT 0 LAST` for a mistake."""
 
     async def smtp_BDAT(self, arg: str | None) -> None:
-        """Refuse the command for an empty last chunk, which RFC 3030 permits; handle any other."""
+        """Refuse `BDAT 0 LAST`, an empty last chunk, with 501, though RFC 3030 permits it; handle any other BDAT correctly."""
         if (arg or "").upper() == "0 LAST":
             await self.push("501 5.5.4 an empty chunk")
         else:
@@ -131,7 +131,7 @@ class KeepsChunksOverRset(Receiver):
     """Puts chunks from before RSET in front of the next message in chunks."""
 
     async def smtp_RSET(self, arg: str | None) -> None:
-        """Handle RSET, and keep the chunks that were received before it for `take_chunk`; correct is to drop them."""
+        """Handle RSET, and keep the chunks of the transaction before it, if any, for `take_chunk`; correct is to drop them."""
         chunks = self._chunks
         await super().smtp_RSET(arg)
         self._kept = chunks

@@ -41,9 +41,9 @@ class HubGivesUpAfterOne(HubManager):
     """Declares a primary failed after one interval without a session."""
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Set the count of failed intervals to ShadowHeartbeatRetryCount at the first one; the correct class then declares it failed.
+        """Declare the primary failed after any failed interval: set the count of those to ShadowHeartbeatRetryCount before it is counted.
 
-        That class does nothing if the primary was in contact since the heartbeat began.
+        Correct is after that number of failures in a row. If the primary was in contact since the heartbeat began, only the count is set.
         """
         self.missed_intervals[primary] = self.host.transport.ShadowHeartbeatRetryCount
         super().heartbeat_failed(primary)
@@ -102,7 +102,7 @@ class HubResubmitsWhenItIsBack(HubManager):
     """Takes over for a primary that comes back with the database that it had."""
 
     def promote_if_new_database(self, primary: str, database: str) -> None:
-        """Promote all shadows of a primary at the first session after a failed interval, whatever `database` it has.
+        """Promote all shadows of a primary when it names its `database` after a failed interval, whichever database that is.
 
         Correct is to promote only those that came from another database.
         """
@@ -111,7 +111,10 @@ class HubResubmitsWhenItIsBack(HubManager):
         super().promote_if_new_database(primary, database)
 
     def record_contact_and_database(self, primary: str, database: str) -> None:
-        """Promote, if `promote_if_new_database` says so, before the contact is recorded: that resets the count of failed intervals."""
+        """Promote shadows as `promote_if_new_database` does, and then record the contact, which resets the count of failed intervals.
+
+        Correct is the reverse order.
+        """
         self.promote_if_new_database(primary, database)
         self.record_contact(primary)
 
@@ -130,7 +133,10 @@ class HubFailsAPrimaryTooSoon(HubManager):
     """Declares a primary failed one interval too soon."""
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Count a failed interval, and declare the primary failed, which promotes its shadows, one before ShadowHeartbeatRetryCount."""
+        """Count a failed interval, and declare the primary failed, which promotes its shadows, one before ShadowHeartbeatRetryCount.
+
+        An interval counts also if the primary was in contact since the heartbeat began; correct is that it does not.
+        """
         self.missed_intervals[primary] = self.missed_intervals.get(primary, 0) + 1
         if self.missed_intervals[primary] >= self.host.transport.ShadowHeartbeatRetryCount - 1:
             self.declare_failed(primary)
@@ -141,7 +147,10 @@ class HubCountsItsOwnAbsence(HubManager):
     """Counts the time in which it was down itself as intervals that its primaries have failed."""
 
     def start(self) -> None:
-        """Count the intervals for heartbeats from the last contact before the restart, not from the start (`started_at`)."""
+        """Count the intervals for heartbeats from the last contact before the restart, not from the start (`started_at`).
+
+        The first heartbeat is due as is correct; if it fails, those for the time while the node was down follow without a pause.
+        """
         super().start()
         for primary, watch in self.watched.items():
             watch.started_at = self.host.shadows.last_contact(primary) or watch.started_at

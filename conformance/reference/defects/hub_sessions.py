@@ -34,7 +34,7 @@ class HubForgetsAfterTheFirst(HubCompletion):
     """Deletes a message when the first of several next hops has it."""
 
     def is_processed(self, message: Message) -> bool:
-        """Return whether the message was delivered to any recipient, or is processed; True has it deleted."""
+        """Return whether any recipient has the message (delivered or handed on), or it is processed; True has it deleted."""
         reached = self.host.messages.recipients_with_fate(message.id, ("delivered", "relayed", "passed-on"))
         return bool(reached) or super().is_processed(message)
 
@@ -235,7 +235,7 @@ class HubKeepsOrLetsKeep(HubVerbs):
 
     @property
     def may_use_shadow_verbs(self) -> bool:
-        """Whether the client may use XSHADOW by the correct rule, and this server holds no shadow for any primary."""
+        """Whether the client may use XSHADOW: if the correct rule permits it, and this server holds no shadow for any primary."""
         return super().may_use_shadow_verbs and next(iter(self.host.messages.held_as("shadow")), None) is None
 
 
@@ -244,7 +244,7 @@ class HubAnswersQueriesAtTheFrontDoor(HubVerbs):
     """Answers queries for discard status at the frontend, from any client that gives the name of a server."""
 
     async def handle_xqdiscard(self, words: list[str]) -> list[str]:
-        """Return the reply to XQDISCARD; on the frontend listener, where it should be refused, without asking for any right.
+        """Return the lines of the reply to XQDISCARD; answer it on the frontend listener too, to any client. Correct is to refuse it there.
 
         `words` are the name of the asking server and the most notifications that it wants.
         """

@@ -21,7 +21,7 @@ class HubAcknowledgesAfterTheFirstNextHop(HubCompletion):
     """Withholds a reply until the first of several next hops has the message."""
 
     def release_if_processed(self, row_id: int) -> None:
-        """Wake the session that withholds the reply to a message after each attempt, though recipients are still pending.
+        """After each attempt, wake the session that withholds the reply to the message, even if recipients are still pending.
 
         Then release the message if it is processed, as is correct. `_passed_on_events` has, by row id, the event that the session
         awaits.

@@ -36,7 +36,7 @@ class ShadowsFirstMessageOfASession(Receiver):
         """Accept a message and return the replies to it; from the second one of a session on without a shadow.
 
         Shadow copies (`_shadow_id`) and messages on the delivery listener are handled correctly. A message without a shadow also
-        loses its parameters of MAIL.
+        loses its parameters of MAIL, and is not checked for loops and bare line ends.
         """
         first, self._accepted_one = not getattr(self, "_accepted_one", False), True
         state = self.session_state
@@ -185,7 +185,7 @@ class SecondTransmissionIsNotStored(Acceptance):
     """Answers 250 to a Message-ID that it has in its queue already, and stores nothing, also for other recipients."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message; if one with its Message-ID is still to be delivered, return 250 without storing it."""
+        """Accept or refuse a message; if one with its Message-ID is still to be delivered, return 250 without storing it."""
         name = internet_message_id(content)
         if name and any(message.internet_id == name for message in self.host.messages.held_as("primary")):
             return Reply(250, "2.6.0", f"<{name}> Queued mail for delivery")

@@ -19,7 +19,10 @@ class KeepsEveryThirdDiscardedShadow(ShadowRedundancyManager):
     notified = 0
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Discard the shadow that a notification names; ignore each third notification, counted over all primaries since the start."""
+        """Move the shadow that a notification names to the shadow Safety Net, as is correct, but ignore every third notification.
+
+        All notifications since the start of the node are counted together. `database` is the id of the primary's queue database.
+        """
         self.notified += 1
         if self.notified % 3:
             super().discard_shadow(primary, database, shadow_id)

@@ -37,7 +37,7 @@ class LooksUpPrimariesAsWritten(ShadowRedundancyManager):
     """Finds the configuration of a primary only under its name in the letter case of the configuration."""
 
     async def query_in_new_session(self, primary: str) -> str | None:
-        """Query a primary in a session of its own; return the id of its queue database, or None if that fails.
+        """Query a primary in a session of its own; return the id of its queue database ("": not given), or None if that fails.
 
         Return None, without a session, if no peer is configured under exactly this name.
         """

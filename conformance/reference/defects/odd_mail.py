@@ -53,7 +53,7 @@ class LargeMessagesStayInTheSite(ShadowCreation):
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Have a shadow stored; return whether one was. For content above 8192 octets servers of the own site are tried first.
 
-        While that lasts, the same holds for other messages, and for good once two such messages came at the same time.
+        While that lasts, the same holds for other messages; if two such messages overlap and the earlier ends first, it does for good.
         """
         choice, site = self.host.choice, self.host.config.site
         if len(content) <= 8192:
@@ -70,7 +70,7 @@ class DropsLostReports(DropsWhatLostItsSender):
     """Drops a message with a null reverse-path whose sender's session was lost before it is acknowledged."""
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Acknowledge a message; if its reverse-path is null and its session was lost, delete it instead. Return the reply."""
+        """Return the correct reply to a message; if its reverse-path is null and its session was lost, delete it and return 451."""
         acknowledge = Acceptance.acknowledge if message.envelope.reverse_path else DropsWhatLostItsSender.acknowledge
         return await acknowledge(self, message)
 
@@ -98,11 +98,11 @@ class RefusesASecondNullSender(Acceptance):
     """Refuses a message with a null reverse-path that it had before, to end loops of reports."""
 
     def start(self) -> None:
-        """Begin with no message known; `known` has the contents of all messages since the start of the node."""
+        """Begin with no message known; `known` has the contents of all messages since the start of the node, accepted or refused."""
         self.known: set[bytes] = set()
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Refuse (554) a message with a null reverse-path and a known content; accept others correctly. Return the reply."""
+        """Refuse (554) a message with a null reverse-path and a known content; handle others correctly. Return the reply."""
         if not envelope.reverse_path and content in self.known:
             return Reply(554, "5.4.6", "this report was here before")
         self.known.add(content)

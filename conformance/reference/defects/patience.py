@@ -43,7 +43,8 @@ class _GoesOn(_Impatient):
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
         """Send the content; return its reply once for each accepted recipient.
 
-        If there is none within a minute, send RSET in the same session, and raise SessionLost: the message is then tried again.
+        If there is none within a minute, send RSET in the same session, wait for the reply to that, and raise SessionLost: the message
+        is then tried again.
         """
         try:
             return await super().send_content(content, recipients)
@@ -133,7 +134,7 @@ class WaitsForEverForAGoodbye(MailboxStore):
     """Waits for the reply to QUIT of its mailbox store for as long as it takes."""
 
     async def _end_session(self, session: Dialogue) -> None:
-        """Send QUIT and wait for its reply for a year, not for SendConnectionInactivityTimeout."""
+        """Send QUIT, if the session is open, and wait for its reply, at most a year; correct is SendConnectionInactivityTimeout."""
         session.idle_timeout = 365 * 86400.0
         await super()._end_session(session)
 
@@ -155,9 +156,9 @@ class CountsNoHops(Acceptance):
     """Passes a message on however often it has been through servers."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message whose Received fields are renamed, so that the check for loops does not count them; return the reply.
+        """Rename the Received fields of a message, so that the check for loops does not count them, and accept it; return the reply.
 
-        `add_trace_field` gives them their name back, since it is called after that check.
+        `add_trace_field`, which is called after that check, gives them their name back.
         """
         hidden = content.replace(b"Received:", b"X-Seen:")
         return await super().accept(envelope, hidden, origin)
@@ -177,7 +178,7 @@ class TakesAHundredHopsForALoop(Acceptance):
     """Refuses a message that has been through a hundred servers."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Refuse a message with a hundred Received fields or more (correct is more than a hundred), and accept any other."""
+        """Refuse (554) a message with a hundred Received fields or more; correct is more than a hundred. Handle any other correctly."""
         if f"\r\n{content.decode('latin-1')}".count("\r\nReceived:") >= 100:
             return Reply(554, "5.4.6", "too many hops")
         return await super().accept(envelope, content, origin)
@@ -188,7 +189,7 @@ class TakesThirtyHopsForALoop(Acceptance):
     """Refuses a message that has been through thirty servers."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Refuse a message with more than thirty Received fields, that in its first line not counted, and accept any other.
+        """Refuse (554) a message with more than thirty Received fields, one in its first line not counted; handle any other correctly.
 
         Correct is to refuse more than a hundred.
         """
@@ -225,7 +226,7 @@ class RefusesLongPaths(Receiver):
     """Takes paths of 255 octets at most."""
 
     def recipient_reply(self, address: str) -> str:
-        """Return the reply to RCPT with this address: 553 if its path, with its brackets, is longer than 255 octets."""
+        """Return the reply to RCPT with this address: 553 if it has more than 253 characters (255 with brackets), else the correct one."""
         return "553 5.1.0 the path is too long" if len(address) + 2 > 255 else super().recipient_reply(address)
 
 

@@ -25,9 +25,9 @@ class RunsTwiceOnOneQueue(Database):
     """Does not lock its queue database, so that a second process delivers what the first has in hand."""
 
     def open(self) -> None:
-        """Open the file; if that fails, as when another process has it open, open a copy of all that is in it.
+        """Open the database file; if that fails, as when another process has it open, copy it and open the copy (`_path` from now on).
 
-        Correct is to raise DatabaseError.
+        Correct is to raise DatabaseError. Raises it only if the copy cannot be used either.
         """
         try:
             super().open()

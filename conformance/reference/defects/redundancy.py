@@ -21,7 +21,7 @@ class AcknowledgesBeforeShadow(Redundancy):
     """Acknowledges the sender first, and makes the shadow afterwards."""
 
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Start to make the shadow in the background, and return None at once: the message may be acknowledged."""
+        """Start to make the shadow in the background, without a deadline, and return None at once: the message may be acknowledged."""
         self.host.tasks.start(self.host.creation.make_shadow(message, content, None), f"{self.host.name}: late shadow")
         return None
 
@@ -137,7 +137,7 @@ class TimeoutRejects(Redundancy):
     async def make_redundant_or_refuse(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Refuse a message when the attempts to make a shadow took longer than a minute and no server has, or may have, its shadow.
 
-        Else, and always by the correct class, it is refused only if redundancy is mandatory.
+        Otherwise return what is correct: a message without a shadow is refused only if redundancy is mandatory.
         """
         began = self.host.now()
         refusal = await super().make_redundant_or_refuse(message, content, deadline)

@@ -23,7 +23,7 @@ class HoldsAnewFromTheStart(SafetyNet):
     counted_anew: Place
 
     def start(self) -> None:
-        """Record, at the start of the node, that the messages in the place `counted_anew` have come there now, and start."""
+        """Record that the messages in the place `counted_anew` have come there now, at the start of the node; then start as is correct."""
         self.host.db.write("UPDATE message SET since = ? WHERE place = ?", (self.host.now(), self.counted_anew))
         super().start()
 
@@ -63,7 +63,7 @@ class RestartForgetsHeartbeats(Shadows):
     """Keeps in memory only when a heartbeat succeeded: restarted, it counts a primary's absence from an earlier session."""
 
     def set_contact(self, primary: str, at: float, *, alone: bool = False) -> None:
-        """Record a successful session with a primary, one that was opened for a heartbeat (`alone`) in memory only."""
+        """Record a successful session with a primary at `at` (POSIX seconds); during a heartbeat (`alone`) in memory only, not on disk."""
         if alone:
             self._contacts[primary] = at
         else:
@@ -75,7 +75,7 @@ class RestartForgetsWhoHoldsShadows(Delivery):
     """Keeps in memory only which server has the shadow of a queued message: delivered after a restart, it is not reported."""
 
     def start(self) -> None:
-        """Delete, at the start of the node, what is recorded of the servers that hold shadows of its messages, and start."""
+        """Delete, at the start of the node, all records of which server holds the shadow of which message; then resume all messages."""
         self.host.db.write("DELETE FROM holder")
         super().start()
 
@@ -95,7 +95,7 @@ class RestartSendsToAllAgain(Delivery):
     """After a restart tries all recipients of a queued message, also those that were reached before."""
 
     def start(self) -> None:
-        """Mark, at the start of the node, all recipients of queued messages as pending, also those that were reached, and start."""
+        """Mark, at the start of the node, all recipients of queued messages as pending, also those reached; then resume the messages."""
         self.host.db.write(
             "UPDATE recipient SET fate = 'pending', crossed = 0"
             " WHERE message IN (SELECT id FROM message WHERE place = 'primary')"
@@ -113,7 +113,7 @@ class RestartDropsOldMail(Delivery):
     """At a start drops queued messages that are older than ShadowResubmitTimeSpan, as their shadow servers will have sent them."""
 
     def start(self) -> None:
-        """Delete, at the start of the node, messages that were queued longer ago than ShadowResubmitTimeSpan, and start."""
+        """Delete, at the start of the node, messages that were queued longer ago than ShadowResubmitTimeSpan; then resume the others."""
         latest = self.host.now() - self.host.transport.ShadowResubmitTimeSpan
         for message in [*self.host.messages.held_as("primary")]:
             if message.since < latest:

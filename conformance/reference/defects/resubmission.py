@@ -21,7 +21,7 @@ class ResubmitsADatabaseOnce(SafetyNet):
     """Ignores a second request for the same mailbox database."""
 
     def resubmit(self, database: str) -> int:
-        """Resubmit a mailbox database, and return how many messages; 0, without doing so, for one that was resubmitted before."""
+        """Resubmit a mailbox database, and return how many messages; 0, without doing so, if it was resubmitted since the node's start."""
         done: set[str] = self.__dict__.setdefault("_done", set())
         if database in done:
             return 0
@@ -91,9 +91,9 @@ class ResubmitsToAHubAfterAMove(SafetyNet):
     """Sends again what was delivered in the boundary, also when the mailbox is now on a server of Exchange 2010."""
 
     def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return the recipients of a held message among `addresses` that were not reached outside of the boundary.
+        """Return the recipients of a held message among `addresses` that were delivered within the boundary or are still pending.
 
-        Correct is to leave out those whose next hop is outside of the boundary now, too (SR-IOP-03). A message that was itself
+        Correct is to leave out those whose next hop is outside of the boundary now (SR-IOP-03). A message that was itself
         resubmitted has none.
         """
         if message.resubmitted:
@@ -107,7 +107,7 @@ class RestartEndsResubmission(SafetyNet):
     """Forgets, as it restarts, which mailboxes the messages in Safety Net were delivered to, and resubmits none of them."""
 
     def start(self) -> None:
-        """Record, at the start of the node, another fate than `delivered` for the recipients of messages in Safety Net, and start."""
+        """Record, at the start of the node, that no recipient of messages in Safety Net was delivered (fate `redirected`), and start."""
         self.host.db.write(
             "UPDATE recipient SET fate = 'redirected'"
             " WHERE message IN (SELECT id FROM message WHERE place = 'safety-net')"

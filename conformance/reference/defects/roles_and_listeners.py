@@ -43,9 +43,9 @@ class TransportListenerIsNeverIdle(Receiver):
     """Ends idle sessions at the frontend, and none of the transport listener."""
 
     def _on_idle_timer(self) -> None:
-        """Handle the idle timer correctly in a session of the frontend; in one of the transport listener do nothing: it stays open.
+        """End the session if it was idle for too long, as is correct, only on the frontend listener; on the transport listener do nothing.
 
-        It then ends only at the limit of its age.
+        An idle session there ends only at the limit of its age.
         """
         if self.session_state.listener == "frontend":
             super()._on_idle_timer()

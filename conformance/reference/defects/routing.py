@@ -231,7 +231,7 @@ class FirstMessageGoesByANeighbour(Routing):
         self.seen: set[str] = set()
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
-        """Return the recipients by next hop; at the first message for a mailbox of this server its hop is another server of the boundary.
+        """Return the recipients by next hop; the first time for a mailbox of this server its hop is another server of the boundary.
 
         Correct is always the mailbox store of this server, as here if the boundary has no other server.
         """

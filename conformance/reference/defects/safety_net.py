@@ -71,7 +71,7 @@ class PutsOffTheExpiryOfWhatItHolds(SafetyNet):
     """Drops nothing before SafetyNetHoldTime has passed since the last message that was processed."""
 
     def set_alarm(self) -> None:
-        """Make the next expiry due when the message expires that has come now; correct is when the oldest one does."""
+        """Set the alarm to the expiry of a message that has come now, even if it was set to an earlier one; correct is to keep that."""
         self._alarm.cancel()
         super().set_alarm()
 

@@ -32,7 +32,10 @@ class AltersReplies(Outbound):
     """Base class of defects that misread the replies of a next hop."""
 
     def altered_replies(self, replies: Replies) -> Replies:
-        """Return, by recipient, the replies that take the place of the next hop's `replies`."""
+        """Return, by recipient, the replies that take the place of the next hop's `replies`.
+
+        Subclasses implement it; here it raises NotImplementedError.
+        """
         raise NotImplementedError
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
@@ -83,7 +86,7 @@ class AltersContent(Outbound):
     """Base class of defects that send another content than they received."""
 
     def altered_content(self, content: bytes) -> bytes:
-        """Return the content that is sent in place of a message's `content`."""
+        """Return the content that is sent in place of a message's `content`; subclasses implement it (here NotImplementedError)."""
         raise NotImplementedError
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
@@ -187,7 +190,7 @@ class ExpiresWithoutAReport(Reports):
     """Lets a message expire and sends no report."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Report recipients that have failed, except those whose message expired (status 5.4.7)."""
+        """Report recipients that have failed, except those whose message expired (status 5.4.7); `failures` has the reply for each."""
         super().report_failed(message, [one for one in failures if one[1].enhanced != "5.4.7"], hop)
 
 

@@ -138,7 +138,10 @@ class DropsWhatLostItsSender(Acceptance):
         self.abandoned: set[asyncio.Task[list[Reply]] | None] = set()
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Acknowledge a stored message with 250; or, if its session was lost, delete it and return 451, which the sender will not see."""
+        """Acknowledge a stored message correctly; or, if its session was lost, delete it and return 451, which the sender will not see.
+
+        Waits for the disk in both cases.
+        """
         if asyncio.current_task() not in self.abandoned:
             return await super().acknowledge(message)
         self.host.messages.drop(message.id)
@@ -194,7 +197,7 @@ class KeepsHalfAMessage(Receiver):
         return await super().handle_message(content)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """When the session is lost amid a message's content, accept the complete lines that were collected, in the background."""
+        """When the session is lost amid a message's content, accept the complete lines collected so far as a message, in the background."""
         if self.collected is not None:
             envelope = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
             # not from the organisation, and to be answered within a minute

@@ -89,7 +89,7 @@ class RedirectsWhatIsNotDeferred(Delivery):
     async def redirect_all(self, target: NextHop) -> None:
         """Have each queued message tried at the server `target`, except those that wait for a retry, which stay as they are.
 
-        Waits until the others have been tried.
+        Waits until the others have been tried; then queues the retries that are due, and sets the alarm for the next.
         """
         deferred, self._deferred = self._deferred, []
         await super().redirect_all(target)
@@ -109,7 +109,7 @@ class RetriesWhatItRedirected(Delivery):
     async def redirect_all(self, target: NextHop) -> None:
         """Have each queued message tried at the server `target`, and leave those that wait for a retry in the list of retries too.
 
-        Waits until each has been tried there.
+        Waits until each has been tried there. The alarm for retries was unset, and is set only by the next recipient that is deferred.
         """
         deferred = list(self._deferred)
         await super().redirect_all(target)

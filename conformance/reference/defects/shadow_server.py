@@ -135,7 +135,7 @@ class DropsWhatIsDiscarded(ShadowRedundancyManager):
     """Deletes a discarded shadow in place of moving it to its Safety Net."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Delete the shadow that a discard notification names, if it is held, instead of moving it to the shadow Safety Net."""
+        """Delete the shadow that a discard notification names; correct is to move it to the shadow Safety Net. Ignore an unknown id."""
         if (stored := self.host.shadows.find_by_shadow_id(primary, database, shadow_id)) is not None:
             self.host.messages.drop(stored.row_id)
 
@@ -196,7 +196,7 @@ class IntervalNeverStartsAgain(ShadowRedundancyManager):
     """Counts ShadowResubmitTimeSpan from the first session with a primary, not from the last."""
 
     def record_contact(self, primary: str) -> None:
-        """Record only the first successful session with a primary; `last_contact` is None before that."""
+        """Record the first successful session with a primary (`last_contact` is None before it), and do nothing at later ones."""
         if self.host.shadows.last_contact(primary) is None:
             super().record_contact(primary)
 

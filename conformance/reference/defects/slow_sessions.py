@@ -23,7 +23,8 @@ class CountsAbsenceFromTheRequest(ShadowKeeping):
     async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
         """Store a copy, and set the time of the last contact with its primary back to what it was before; return the reply.
 
-        Correct is that a copy counts as contact. If there was no contact before, all is correct.
+        The alarm for the next heartbeat is set by that time. Correct is that a copy counts as contact. If there was no contact
+        before, all is correct. Waits for the disk.
         """
         contact = self.host.shadows.last_contact(primary)
         reply = await super().keep(envelope, content, primary, database, shadow_id)

@@ -1,6 +1,7 @@
 """Defects in how names are compared: letter case, names of which one begins with the other, dates, and long lists.
 
 The duplicate key of a message is its mailbox, Message-ID and client submit time (Date); messages with equal keys are duplicates.
+A message without Message-ID or Date has no key, and is never a duplicate.
 
 Each class makes one mistake on purpose, so that the checks of the harness can be tested. A node (a running server) that is
 started as `reference+NAME` uses the class as the component in its `slot`, and then violates the requirement `breaks`. "Correct"
@@ -102,7 +103,7 @@ class DiscardsIdsThatBeginAlike(ShadowRedundancyManager):
     """Discards every shadow whose id begins with the one that a notification names: with 1 also 10 and 11."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Discard all shadows of the primary whose ids begin with `shadow_id`, the one that its notification names."""
+        """Discard all shadows of the primary whose ids begin with `shadow_id`, the one that its notification names; ignore `database`."""
         for row in self.host.shadows.rows_held_for(primary):
             held = self.host.messages.get(row)
             if held is not None and held.shadow_id.startswith(shadow_id):
@@ -114,7 +115,10 @@ class ForgetsBeyondAPage(DiscardStatus):
     """Forgets the notifications that a reply has no room for, and says that none is left."""
 
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
-        """Return the lines of the reply to XQDISCARD and the notifications in them, with "end 0", and delete the others for that server."""
+        """Return the lines of the reply to XQDISCARD, with "end 0" (none is left), and the notifications in them.
+
+        Delete all other notifications for the asking `server`. Correct is to keep them, and to say how many they are.
+        """
         lines, events = await super().answer_query(server, limit)
         named = {event.id for event in events}
         if not lines[-1].endswith("end 0"):

@@ -73,7 +73,7 @@ class GreetsWithAnEnhancedStatusCode(Receiver):
     """Begins its greeting, and its reply to HELO, with an enhanced status code."""
 
     async def smtp_HELO(self, arg: str) -> None:
-        """Answer HELO as any other command; correct is to begin with the server's name (RFC 5321 4.2, RFC 2034 4)."""
+        """Handle HELO, and send its reply with an enhanced status code; correct is a reply without one (RFC 2034 4)."""
         await super(Receiver, self).smtp_HELO(arg)
 
     async def push(self, status: str | bytes) -> None:

@@ -28,7 +28,10 @@ class HubCompletion(Completion):
         self._passed_on_events: WeakValueDictionary[int, asyncio.Event] = WeakValueDictionary()
 
     async def wait_until_passed_on(self, message: Message) -> None:
-        """Wait, without limit, until no recipient of a message is pending: each was handed on, delivered, or has failed."""
+        """Wait, without limit, until no recipient of a message is pending: each was handed on, delivered, or has failed.
+
+        Returns at once if that is so already, or the message is deleted.
+        """
         event = self._passed_on_events.setdefault(message.id, asyncio.Event())
         if self.host.messages.pending_recipients(message.id):
             await event.wait()
@@ -36,8 +39,8 @@ class HubCompletion(Completion):
     def release_if_processed(self, row_id: int) -> None:
         """Wake the sessions that wait for a message if it has no pending recipients, and release it if it is processed.
 
-        Called after each attempt at one next hop. The rest is as in 2013: the message that this one reports about may be released
-        too.
+        A processed message is given to `release`, as in 2013, and then the message that it is a report about, if that is processed
+        too. Called after each attempt at one next hop.
         """
         event = self._passed_on_events.get(row_id)
         if event is not None and not self.host.messages.pending_recipients(row_id):

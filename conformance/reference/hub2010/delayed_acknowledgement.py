@@ -21,7 +21,8 @@ class DelayedAcknowledgement(Acceptance):
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Accept a message from a sender without XSHADOW; return the reply once it need not be withheld (SR-E10-15, SR-E10-16).
 
-        A message that loops or has bare line ends is refused at once.
+        Waits for the disk and then for the delivery (`wait_until_delivered`). A message that loops or has bare line ends is refused
+        at once.
         """
         if (refusal := content_refusal(content)) is not None:
             return refusal
@@ -43,9 +44,10 @@ class DelayedAcknowledgement(Acceptance):
     ) -> Reply:
         """Accept a message at once whose sender keeps the shadow (SR-E10-03), and return the reply.
 
-        `sender` is the name of that server, `shadow_id` the id of its shadow. The sender is recorded as holder of the shadow,
-        which gets the discard notification. The reply is 250 once the message is on disk, or a refusal: for a mail loop, bare
-        line ends or a full disk. A message with a shadow id that is already in the queue is not stored (`_reply_to_repeat`).
+        `sender` is the name of that server, `shadow_id` the id of its shadow. The sender is recorded as the holder of the shadow:
+        it gets a discard notification once the message has been processed. Waits until the message is on disk, then the reply is
+        250; or returns a refusal, for a mail loop, bare line ends or a full disk. A message with a shadow id that is already in
+        the queue is not stored (`_reply_to_repeat`).
         """
         if (refusal := content_refusal(content)) is not None:
             return refusal

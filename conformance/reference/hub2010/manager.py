@@ -5,7 +5,8 @@ ShadowHeartbeatTimeoutInterval without a session the primary is queried (heartbe
 which name the shadows of messages that it has passed on. After ShadowHeartbeatRetryCount failures in a row it has failed, and
 those of its shadows that another server can be the next hop for are resubmitted (promoted): this server sends them again. When a
 primary returns with a new queue database, all its shadows that came from the old one are promoted. *Contact* is a successful
-session that this server has opened; `watched` has the state of each primary that has an alarm.
+session that this server has opened; `watched` has the state of each primary that has an alarm. A *dialogue* is this server's end
+of a session; SessionLost means that the session has ended or failed.
 """
 
 from conformance.reference.host import Host
@@ -54,13 +55,17 @@ class HubManager(ShadowRedundancyManager):
         await self.query_discards(primary, dialogue)
 
     def watch(self, primary: str, since: float | None = None) -> None:
-        """Start watching a primary, unless it is watched; `since` is ignored: the first interval begins now."""
+        """Set the alarm for heartbeats to a primary, unless it is watched; `since` is ignored: the first interval begins now.
+
+        A primary without shadows here is not watched.
+        """
         super().watch(primary)
 
     def record_contact(self, primary: str) -> None:
         """Record a successful session with a primary: it counts as failed no more (SR-E10-09).
 
-        Its failed intervals are counted anew, from none.
+        Its failed intervals are counted anew, from none, and `_answered` has it until its next heartbeat begins. Does not wait for
+        the disk.
         """
         super().record_contact(primary)
         self._failed.pop(primary, None)
@@ -73,9 +78,9 @@ class HubManager(ShadowRedundancyManager):
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Delete a shadow whose primary has passed the message on (SR-E10-07).
 
-        `database` is the id of the primary's queue database. A shadow that was promoted is none any more, and stays; an unknown
-        id is ignored. For a message that is still being transmitted `in_transit` is set to True, so that no shadow of it will be
-        kept.
+        `database` is the id of the primary's queue database. A shadow that was promoted is a message of this server now, and
+        stays; an unknown id is ignored. If the message is still being transmitted to the primary, `in_transit` notes that, so that
+        no shadow of it will be kept. Does not wait for the disk.
         """
         shadow = self.host.shadows.find_by_shadow_id(primary, database, shadow_id)
         if shadow_id in self.in_transit:
@@ -90,10 +95,12 @@ class HubManager(ShadowRedundancyManager):
         return REPLY_SHARE * self.host.transport.ShadowHeartbeatTimeoutInterval
 
     def next_session_at(self, primary: str) -> float:
-        """Return when the next heartbeat is due, POSIX seconds: after each ShadowHeartbeatTimeoutInterval without a session (SR-E10-06).
+        """Return when the next heartbeat to a watched primary is due, POSIX seconds: after each interval without contact (SR-E10-06).
+
+        An interval is ShadowHeartbeatTimeoutInterval.
 
         Intervals are counted from the last contact, or from when watching began if that is later, as after a restart (ruling 28).
-        After n failed intervals it is n + 1 intervals from there.
+        After n failed heartbeats in a row the next one is due n + 1 intervals from there.
         """
         began = self.watched[primary].started_at
         contact = max(began, self.host.shadows.last_contact(primary) or began)
@@ -111,9 +118,10 @@ class HubManager(ShadowRedundancyManager):
         return await super().query_in_new_session(primary)
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Count a failed interval; from ShadowHeartbeatRetryCount in a row on, declare the primary failed after each (SR-E10-08).
+        """Count a failed interval after a failed heartbeat; at ShadowHeartbeatRetryCount in a row declare the primary failed (SR-E10-08).
 
-        Does nothing if the primary was in contact since the heartbeat began, such as by a session that was lost after a reply.
+        Each further failed interval declares it failed again. Does nothing if the primary was in contact since the heartbeat began
+        (`_answered`), such as by a session that was lost after a reply.
         """
         if primary in self._answered:
             return
@@ -124,8 +132,9 @@ class HubManager(ShadowRedundancyManager):
     def declare_failed(self, primary: str) -> None:
         """Promote the shadows of a failed primary that have an alternative route (SR-E10-08, SR-E10-10), and delete expired ones.
 
-        The rest is kept (SR-E10-11), for `shadow_lifetime` seconds (SR-E10-12). When a promoted message has been delivered, a
-        discard notification for it is queued for the failed primary. The primary is in `failed_primaries` for a while.
+        The shadows without one are kept (SR-E10-11), for `shadow_lifetime` seconds (SR-E10-12). When a promoted message has been
+        delivered, a discard notification for it is queued for the failed primary. The primary is in `failed_primaries` for a
+        while. Does not wait for the disk.
         """
         host, transport = self.host, self.host.transport
         queues = shadow_queues_of(host)

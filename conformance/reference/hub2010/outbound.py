@@ -57,8 +57,8 @@ class HubOutbound(Outbound):
         """Transmit a message, and return the final reply for each recipient. Raises SessionLost.
 
         If XSHADOW was accepted in this session, a shadow is kept here for the recipients that the next hop has accepted, and
-        `server` is watched by heartbeats from now on. None is kept if a discard notification for it has come already, before the
-        final reply (`in_transit`). Does not wait for the disk.
+        `server` is watched by heartbeats from now on. No shadow is kept if a discard notification for it came already, in another
+        session before the final reply (`in_transit`). Writes do not wait for the disk.
         """
         database = self._databases.get(dialogue)
         if database is None:
@@ -79,9 +79,9 @@ class HubOutbound(Outbound):
         return replies
 
     async def end_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Query discard status at the end of a session with a server that offers XSHADOW (SR-E10-05). Raises SessionLost.
+        """Query discard status (XQDISCARD) at the end of a session with a server that offers XSHADOW (SR-E10-05). Raises SessionLost.
 
-        Does nothing where XSHADOW may not be used.
+        The shadows that the reply names are deleted. Does nothing where XSHADOW may not be used (`may_use_xshadow`).
         """
         if self.may_use_xshadow(dialogue, server):
             await self.host.manager.query_in_session(server, dialogue)

@@ -62,7 +62,8 @@ class HubShadowQueues(ShadowQueues):
     def notify_when_delivered(self, message: Message, primary: str) -> None:
         """Have a discard notification queued for a failed primary once a message promoted from it has been delivered (SR-E10-08).
 
-        To that end the primary is recorded as a holder of the message's shadow: it may still have the message.
+        To that end the primary is recorded as a holder of the message's shadow: it may still have the message. Does not wait for
+        the disk.
         """
         self.host.discards.add_holder(message.id, primary, message.shadow_id)
 

@@ -86,9 +86,9 @@ class Delivery(Component):
         self._begin_delivery(message)
 
     async def _make_redundant(self, message: Message, content: bytes) -> None:
-        """Try to have a shadow made, and wait for that.
+        """Try to have a shadow of a message made, and wait for that, without limit; the coroutine of a task in `_redundancy_tasks`.
 
-        At the end, also when cancelled, forget the task that does so, which is the current one.
+        At the end, also when cancelled, remove that task from `_redundancy_tasks`.
         """
         try:
             await self.host.redundancy.try_to_make_redundant(message, content)
@@ -108,7 +108,7 @@ class Delivery(Component):
             self.host.completion.release_if_processed(message.id)
 
     def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
-        """Queue one attempt for each next hop of the recipients; during a redirection one for its target only.
+        """Queue one attempt for each next hop of the recipients; during a redirection (`_redirect_target`) one for its target only.
 
         An attempt is in `_attempts` until its outcome is recorded or it is withdrawn for a redirection.
         """
@@ -135,9 +135,10 @@ class Delivery(Component):
     ) -> None:
         """Record the replies of the next hop to an attempt, by recipient, and return once they are on disk; the queue calls this.
 
-        Sends delivery status notifications to the sender, defers recipients without a final reply (2yz or 5yz), or with none at
-        all (`_defer`: if the message has expired, they fail), and releases the message if nothing is left to do. The attempt is
-        `finished` then. `takes_over_reports`: the next hop takes over delivery status notifications (RFC 3461).
+        Recipients with 2yz are done and those with 5yz have failed; the sender gets delivery status notifications about them. The
+        others, with another reply or none, are deferred or, if the message has expired, fail (`_defer`). If nothing is left to
+        do, the message is released. `attempt.finished` is done when this returns. `takes_over_reports`: the next hop takes over
+        delivery status notifications (RFC 3461).
         """
         host, message = self.host, attempt.message
         fate = attempt.hop.fate_when_accepted(takes_over_reports=takes_over_reports)
@@ -163,8 +164,8 @@ class Delivery(Component):
         """Schedule a retry for recipients after MessageRetryInterval, or report them if the message has expired (SR-MNT-14).
 
         The retry is at the expiry if that comes first. A delay is reported to a sender who asked for that. `hop` is the next hop
-        that has been tried. During a redirection, recipients for which its target has not been tried are tried there at once
-        instead.
+        that has been tried. During a redirection to another server than `hop`, none of this is done: the recipients are tried at
+        that server at once.
         """
         host = self.host
         if self._redirect_target is not None and hop != self._redirect_target:
@@ -182,7 +183,7 @@ class Delivery(Component):
         self._alarm.set(self._deferred[0][0])
 
     def _retry(self) -> None:
-        """Queue attempts for the deferred recipients that are due, and set the alarm for the next; the alarm calls this."""
+        """Queue attempts for the deferred recipients whose retry is due, and set the alarm for the next; the alarm calls this."""
         while self._deferred and self.host.is_due(self._deferred[0][0]):
             _, _, message, recipients = heapq.heappop(self._deferred)
             self._queue_attempts(message, recipients)
@@ -190,13 +191,12 @@ class Delivery(Component):
             self._alarm.set(self._deferred[0][0])
 
     async def redirect_all(self, target: NextHop) -> None:
-        """Try each queued message once at one server instead of its next hops (Redirect-Message).
+        """Try each queued message at the server `target` instead of its next hops, and wait, without limit, until all were tried.
 
-        Waits, without limit, until that is done. Attempts that are being transmitted are left to finish; those that still wait in
-        a queue, what waits for a retry, and what a finished attempt leaves to be retried, are replaced with attempts at `target`.
-        What the target refuses for good has failed; what else it does not accept is routed as usual at the next retry, or tried
-        there again if the redirection still lasts then. Messages that arrive meanwhile are also sent to the target, but not
-        waited for.
+        For each message that is once. Attempts that are being transmitted are left to finish; those that still wait in a queue,
+        what waits for a retry, and what a finished attempt leaves to be retried, are replaced with attempts at `target`. What the
+        target refuses for good has failed; what else it does not accept is routed as usual at the next retry, or tried there
+        again if the redirection still lasts then. Messages that arrive meanwhile are also sent to the target, but not waited for.
         """
         self._redirect_target = target
         try:
@@ -272,10 +272,10 @@ class Redirection(Component):
     async def redirect(self, target: str) -> dict[str, int]:
         """Drain the delivery queues to a server, and return how many messages were redirected and how many kept.
 
-        `kept` is how many primary messages there are at the end; they are routed as usual again. `redirected` is how many of those
-        at the begin are gone: processed at the target or otherwise. Waits, without limit, until each message has been tried at the
-        target. Raises CommandRefused if `target` is not the name of another server of
-        this boundary with a transport listener.
+        `kept` counts the primary messages at the end, also those that came meanwhile; they are routed as usual again. `redirected`
+        counts those of the beginning that are primary messages no more: processed at the target or otherwise. Waits, without
+        limit, until each message has been tried at the target. Raises CommandRefused if `target` is not the name of another
+        server of this boundary with a transport listener.
         """
         peer = self.host.config.peers_by_name.get(target.casefold())
         if peer is None or not in_boundary(self.host.config, peer) or peer.dial.transport is None:

@@ -4,7 +4,8 @@ A message with recipients at several next hops is bifurcated: it has one `Delive
 attempts to at most MAX_SESSIONS workers. A worker for a remote next hop opens a session, transmits up to MESSAGES_PER_SESSION
 attempts in it, and gives the replies of each to `record_outcome` (`Delivery` in delivery.py, which also adds the attempts). If
 the session is lost, the attempt that was under way is repeated in a new session or at the next server of the hop, unless all
-servers have failed: then the attempt is over, and the caller retries its recipients later.
+servers have failed: then the attempt is over, and `Delivery` retries its recipients later. `refused` of an attempt has the
+recipients that were refused for good in a lost session; they are not tried again.
 """
 
 import asyncio
@@ -106,7 +107,7 @@ class NowhereQueue(HopQueue):
     """The queue for recipients without a next hop: they fail at once."""
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
-        """Record a permanent failure (550) for every recipient; the name of the hop, `no such mailbox` or `no route`, says which."""
+        """Record a permanent failure (550) for every recipient; the hop's name, `no such mailbox` or `no route`, says which reply."""
         await self.record_outcome(
             attempt, dict.fromkeys(attempt.recipients, _UNROUTABLE[self.hop.name]), takes_over_reports=False
         )
@@ -116,7 +117,10 @@ class MailboxQueue(HopQueue):
     """The queue for recipients with mailboxes hosted here."""
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
-        """Deliver into one mailbox after another, and record the replies; the hop's only address is that of the mailbox store."""
+        """Deliver into one mailbox after another, waiting for each, and record the replies.
+
+        The hop's only address is that of the mailbox store.
+        """
         content = self.host.messages.content(attempt.message.id)
         envelope = attempt.message.envelope
         replies = {
@@ -137,8 +141,9 @@ class RemoteQueue(HopQueue):
     async def deliver(self, attempt: DeliveryAttempt) -> None:
         """Try one server of the next hop after another, until no attempt is left over from a lost session or no server is left.
 
-        An attempt that is left then ends, and its recipients are retried later, except those that were refused for good. If no
-        session could be opened with any server, the other attempts in the queue end so too.
+        The attempt left over may be another one than `attempt`: a session goes on with further attempts of the queue. If no server
+        is left, it ends, and its recipients are retried later, except those that were refused for good. If no session could be
+        opened with any server, all other attempts in the queue end in the same way.
         """
         reached = False
         for server, address in zip(self.hop.servers, self.hop.addresses, strict=True):

@@ -21,12 +21,12 @@ NOT_ACTIVE_HERE = Reply(451, "4.3.0", "the mailbox is not active here")
 
 
 class MailboxStore(Component):
-    """Delivers into the mailbox databases that are active on this server; `sink` is the address of the mailbox store, an LMTP server."""
+    """Delivers into the mailbox databases that are active on this server."""
 
     async def deliver_for_peer(self, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Deliver to one mailbox for another server of the boundary; return the reply, 451 if it is unknown or not active here.
+        """Deliver to one mailbox for another server of the boundary, as `deliver` does; return the reply.
 
-        Otherwise it does what `deliver` does.
+        That is 451, with nothing delivered, if the mailbox is unknown or not active here.
         """
         mailbox = self.host.config.mailboxes_by_address.get(recipient.address.casefold())
         if mailbox is None or mailbox.sink is None or mailbox.server != self.host.name:
@@ -36,9 +36,9 @@ class MailboxStore(Component):
     async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
         """Deliver to one mailbox, or drop a duplicate; return the reply to the server that sent the message.
 
-        It is positive for a duplicate too, and 451 if the session with the mailbox store is lost. A successful delivery is
-        recorded on disk when this returns, so that later duplicates are recognised; one without Message-ID or Date is not
-        recorded. Waits while the same message is being delivered to the mailbox by another caller.
+        That is 250 for a duplicate, else the reply of the mailbox store, or 451 if the session with the store is lost. A successful
+        delivery is recorded on disk when this returns, so that later duplicates are recognised; one without Message-ID or Date is
+        not recorded. Waits, without limit, while the same message is being delivered to the mailbox by another caller.
         """
         duplicates = self.host.duplicates
         key = duplicates.key_of(recipient.address, content)
@@ -63,10 +63,11 @@ class MailboxStore(Component):
             return await self.transmit_in(session, envelope, recipient, content)
 
     async def transmit_in(self, session: Dialogue, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Open the session with the mailbox store and transmit the message to one recipient; return its reply, or 451 if it is lost.
+        """Open the session with the mailbox store and transmit the message to one recipient; return the final reply.
 
-        BODY and SMTPUTF8 are sent as in the envelope, RET and ENVID are not; NOTIFY and ORCPT are if the store offers DSN. The
-        session stays open unless it is lost.
+        That is the reply of the store, 451 if the session is lost or cannot be opened, or a permanent refusal made here if the
+        message needs 8BITMIME or SMTPUTF8 and the store does not offer it. BODY and SMTPUTF8 are sent if the store offers them,
+        NOTIFY and ORCPT if it offers DSN, RET and ENVID never. The session stays open unless it is lost.
         """
         try:
             await session.open()

@@ -43,9 +43,9 @@ class Outbound(Component):
         """Send what precedes the first message of a session: nothing from 2013 on. Overrides raise SessionLost."""
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
-        """Transmit a message to the remaining recipients of an attempt; return the final reply for each. Raises SessionLost.
+        """Transmit a message to the remaining recipients of an attempt, and wait for it; return the final reply for each.
 
-        The remaining ones are those that were not refused for good in an earlier session.
+        The remaining ones are those that were not refused for good in an earlier session. Raises SessionLost.
         """
         content = self.host.messages.content(attempt.message.id)
         parameters = self.extra_mail_parameters(attempt, server, dialogue)
@@ -59,7 +59,7 @@ class Outbound(Component):
         """Query discard status after the last message of a session, before QUIT (SR-MNT-02). Raises SessionLost.
 
         That asks the server which of the copies (shadows) that this server holds for it may be discarded. Does nothing if the
-        server does not offer the shadow verbs, or none is held.
+        server does not offer the shadow verbs, no shadow is held for it, or shadow redundancy is disabled here.
         """
         if "XSHADOWREQUEST" in dialogue.keywords:  # the server has the shadow verbs, XQDISCARD among them
             await self.host.manager.query_in_session(server, dialogue)

@@ -6,7 +6,8 @@ it. `self.host` has the other components of the node (host.py).
 
 In Exchange 2010 a sender keeps the shadow of what it sent to a next hop, the *primary*, and queries it at intervals (heartbeat,
 XQDISCARD). After ShadowHeartbeatRetryCount failed intervals in a row it takes the shadows over. The reply to a message is withheld until
-it is delivered, if its sender keeps no shadow.
+it is delivered, if its sender keeps no shadow. *Contact* is a successful session of the sender with the primary. `missed_intervals`
+has the failed intervals in a row, by primary; there is no entry for a primary without one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +37,7 @@ class TracksInHeartbeats(HubManager):
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
         """Send XSHADOW before XQDISCARD in a heartbeat to a primary that offers it; else do as the reference does.
 
-        Return the id of the primary's queue database, "" if not given. Raises SessionLost.
+        The reply to XSHADOW has no effect. Return the id of the primary's queue database, "" if not given. Raises SessionLost.
         """
         watch = self.watched.get(primary)
         if watch is not None and watch.heartbeat_running and "XSHADOW" in dialogue.keywords:
@@ -63,9 +64,10 @@ class AsksAtOnceWhatIsOverdue(HubManager):
         self._first_failure_at: dict[str, float] = {}  # POSIX seconds, by primary
 
     def next_session_at(self, primary: str) -> float:
-        """Return when to query a primary next, POSIX seconds: ShadowHeartbeatTimeoutInterval after the last contact.
+        """Return when to query a primary next, POSIX seconds: one ShadowHeartbeatTimeoutInterval after the last contact.
 
-        That may be one before the restart. After failed queries it is the first failure, and one interval more for each of them.
+        The contact may lie before a restart; without any on record, watching began counts. After n failed queries in a row it is
+        n intervals after the first of them failed.
         """
         interval = self.host.transport.ShadowHeartbeatTimeoutInterval
         if missed := self.missed_intervals.get(primary, 0):
@@ -73,7 +75,7 @@ class AsksAtOnceWhatIsOverdue(HubManager):
         return (self.host.shadows.last_contact(primary) or self.watched[primary].started_at) + interval
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Count a failed query, and remember when the first one failed.
+        """Count a failed query as the reference does, and remember when the first one in a row failed.
 
         A query that was answered less than SAME_QUERY_S seconds before its session was lost does not count.
         """
@@ -90,7 +92,7 @@ class CountsSessionsOfItsPrimary(HubManager):
     """Takes a session that the primary opened for contact: the count of failed intervals begins again."""
 
     def record_query_from(self, server: str) -> None:
-        """Reset the count of failed intervals of a server that has sent XQDISCARD here; the time of the last contact stays as it is."""
+        """Reset the count of failed intervals of `server`, which has sent XQDISCARD here; the time of the last contact stays as it is."""
         self.missed_intervals.pop(server, None)
 
 
@@ -178,7 +180,10 @@ class KeepsItsCountOverARestart(HubManager):
         self._last_query_at: dict[str, float] = {}  # POSIX seconds, by primary
 
     def start(self) -> None:
-        """Read the counts of failed intervals and the times of the last queries from a table in the queue database; then start."""
+        """Read the counts of failed intervals and the times of the last queries from a table in the queue database; then start.
+
+        The table is made if it does not exist. To start is to watch the primaries of all shadows here.
+        """
         self.host.db.write("CREATE TABLE IF NOT EXISTS missed (server TEXT PRIMARY KEY, number INTEGER, asked REAL)")
         for server, number, asked in self.host.db.read("SELECT server, number, asked FROM missed"):
             self.missed_intervals[server], self._last_query_at[server] = number, asked
@@ -190,7 +195,10 @@ class KeepsItsCountOverARestart(HubManager):
         await super()._run_heartbeat(primary, watch)
 
     def next_session_at(self, primary: str) -> float:
-        """Return when to query a primary next, POSIX seconds: an interval after the last query if that failed, else the usual time."""
+        """Return when to query a primary next, POSIX seconds: an interval after the last query if that failed, else the usual time.
+
+        The usual time is counted from the last contact, or from when watching began if that is later.
+        """
         if self.missed_intervals.get(primary) and primary in self._last_query_at:
             return self._last_query_at[primary] + self.host.transport.ShadowHeartbeatTimeoutInterval
         return super().next_session_at(primary)
@@ -228,7 +236,10 @@ class AsksItsSendersAfterARestart(HubManager):
             self.host.tasks.start(self._ask_at_start(server), f"{self.host.name}: question to {server}")
 
     async def _ask_at_start(self, server: str) -> None:
-        """Query a server in a session of its own; its reply shows whether it has taken over and delivered messages of this one."""
+        """Query a server in a session of its own, and wait for that; whether it succeeds does not matter.
+
+        A discard notification in the reply may name a message of this server: then that server has taken it over and delivered it.
+        """
         await self.query_in_new_session(server)
 
 
@@ -243,18 +254,21 @@ class _DropsTakenOverMessages(Delivery):
         self._taken_over_ids: set[int] = set()  # row ids
 
     def drop_when_idle(self, row: int) -> None:
-        """Delete the message in a row (`Message.id`) now, or after the attempts that are queued or running have failed."""
+        """Delete the message in a row (`Message.id`) now if no attempt for it is queued or running, else at its next deferral."""
         self._taken_over_ids.add(row)
         if all(attempt.message.id != row for attempt in self._attempts):
             self._drop(row)
 
     def _drop(self, row: int) -> None:
-        """Delete the message in a row, and end its processing."""
+        """Delete the message in a row, and end its processing, without waiting for the disk."""
         self.host.messages.drop(row)
         self.stop_processing(row)
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Schedule the retry for recipients of a message, or delete the message if it was taken over by its shadow server meanwhile."""
+        """Schedule a retry for recipients that an attempt has not reached; delete the message instead if it was taken over meanwhile.
+
+        `hop` is the next hop of the attempt. Called at the end of an attempt.
+        """
         if message.id in self._taken_over_ids:
             self._drop(message.id)
         else:
@@ -277,10 +291,12 @@ class DropsWhatWasTakenOver(HubManager):
     """Tries a message no more of which a sender that took its shadow over has notified it."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Discard the shadow that a notification names; or drop a message of this server itself that it names.
+        """Discard the shadow that a discard notification names; or drop a message of this server itself that it names.
 
         The latter only if the notification comes from a server that held the shadow of that message: it has taken the message
-        over and delivered it. `primary` is the server that sent the notification, `database` the id of its queue database.
+        over and delivered it. The message is dropped at once or, while an attempt for it is queued or running, when one is to be
+        deferred. `primary` is the server that sent the notification, `database` the id of its queue database. An unknown
+        `shadow_id` is ignored.
         """
         super().discard_shadow(primary, database, shadow_id)
         # empty primary and database: among the messages of this server itself

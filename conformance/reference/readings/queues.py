@@ -25,7 +25,7 @@ class OneTransmissionForEachRecipient(Delivery):
     """Hands a message to a next hop outside once for each of its recipients there."""
 
     def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
-        """Queue one delivery attempt for each recipient whose next hop is outside the organisation, and one for each next hop within.
+        """Queue one delivery attempt for each recipient whose next hop is outside the organisation, and one for each other next hop.
 
         Recipients in other sites still share a copy (SR-BIF-03).
         """
@@ -79,9 +79,9 @@ class _OpenSessionQueue(RemoteQueue):
         self._wake_up.set()
 
     def add(self, attempt: DeliveryAttempt) -> None:
-        """Queue an attempt: for a session that waits for one and has none yet; else as the reference does.
+        """Queue an attempt, and wake a session that waits for one and has none yet; without such a session do as the reference does.
 
-        That is in a new session, unless as many as one next hop may have are open.
+        The reference opens a new session, unless as many as one next hop may have are open.
         """
         if self._waiting_sessions > len(self.waiting) and not self.paused:
             self.waiting.append(attempt)
@@ -90,9 +90,9 @@ class _OpenSessionQueue(RemoteQueue):
             super().add(attempt)
 
     async def next_in_session(self) -> DeliveryAttempt | None:
-        """Return the next attempt for an open session; wait up to IDLE_SESSION_S for it. None ends the session.
+        """Remove and return the next attempt for an open session; wait up to IDLE_SESSION_S seconds for it. None ends the session.
 
-        Return None at once when the queue is paused, since the node stops.
+        Return None as soon as the queue is paused, since the node stops.
         """
         self._waiting_sessions += 1
         try:

@@ -1,7 +1,8 @@
 """What a conforming reading is, and the decorator that declares a class as one.
 
 `reference+NAME` runs the reference server with it. No check of the harness may fail such a server. A *component* is one function
-of the server as an object; a *slot* is the name of its place in a node (components.py).
+of the server as an object, such as the delivery of messages; a *slot* is the name of its place in a node, such as `delivery`, or
+`ex2010.manager` for servers of 2010 (`SLOTS` in components.py). A *defect* is a deliberate mistake, put into slots the same way.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ class Reading:
     classes: Mapping[str, type]
 
     def apply(self, classes: ComponentSets) -> ComponentSets:
-        """Return component classes that follow this reading. Other readings and defects that they have stay in effect."""
+        """Return a copy of `classes` that follows this reading. Other readings and defects that they have stay in effect."""
         return classes.with_replaced(
             {slot: _in_front(mixin, classes.class_in(slot)) for slot, mixin in self.classes.items()}
         )
@@ -42,10 +43,10 @@ READINGS: dict[str, Reading] = {}
 def reading(
     name: str, *, allowed_by: str, slots: tuple[str, ...], also: Mapping[str, type] | None = None
 ) -> Callable[[P], P]:
-    """Return a class decorator that declares a reading: its methods come before those of the components in slots (`SLOTS`).
+    """Return a decorator that declares a class as a reading: its methods come before those of the components in `slots`.
 
-    `also` has classes for further slots. The class's docstring becomes `Reading.says`. The decorator raises ValueError for a name
-    that is taken and for an unknown slot.
+    `also` maps further slots to other classes. `allowed_by` is the ruling or page that allows the reading. The class's docstring
+    becomes `Reading.says`. The decorator raises ValueError for a name that is taken or reserved (`EVERY`), and for an unknown slot.
     """
 
     def declare(mixin: P) -> P:

@@ -5,6 +5,7 @@ A reading is a way to understand the documents that differs from the reference's
 it. `self.host` has the other components of the node (host.py).
 
 The shadow verbs are XSHADOWREQUEST (2010: XSHADOW) and XQDISCARD. `refusal` returns the reply that refuses one, or None to permit it.
+A *dialogue* is this server's end of a session that it opens; SessionLost means that the session has ended or failed.
 """
 
 import re
@@ -153,9 +154,10 @@ class DefersMailAfter535(Outbound):
     """Hands no mail to a next hop that refused its AUTH, and tries again later."""
 
     async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Send what precedes the first message of a session with a server of a next hop.
+        """Send what precedes the first message of a session with `server`, one of the servers of a next hop. Raises SessionLost.
 
-        If the server refused AUTH when the session was opened, send QUIT and raise SessionLost, so that the mail is deferred.
+        If the server refused AUTH when the session was opened, send QUIT, wait for its reply, and raise SessionLost, so that the mail
+        is deferred.
         """
         if isinstance(dialogue, SmtpDialogue) and dialogue.login_refused:
             await dialogue.quit()
@@ -170,7 +172,7 @@ class AuthenticatesWithoutTls(Outbound):
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
         """Return a session with a server of a next hop, not connected yet, that sends AUTH without TLS where that is offered.
 
-        A session with an LMTP server is the usual one.
+        A session with an LMTP server is the usual one. `dial` is the server's address.
         """
         dialogue = super().new_dialogue(hop, server, dial)
         if isinstance(dialogue, SmtpDialogue):

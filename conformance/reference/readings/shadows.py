@@ -5,7 +5,8 @@ A reading is a way to understand the documents that differs from the reference's
 it. `self.host` has the other components of the node (host.py).
 
 The primary of a message has its copy (shadow) stored on a shadow server, in a session with XSHADOWREQUEST. The shadow server asks it by
-XQDISCARD, also in heartbeat sessions, which shadows may be discarded, and promotes them after ShadowResubmitTimeSpan without contact.
+XQDISCARD, also in heartbeat sessions, which shadows may be discarded, and promotes them after ShadowResubmitTimeSpan without contact. A
+*dialogue* is this server's end of a session that it opens, and is connected by `open`; SessionLost means that it has ended or failed.
 """
 
 import asyncio
@@ -41,9 +42,10 @@ class KeepsShadowSessions(ShadowCreation):
         self._requested: set[Dialogue] = set()  # sessions in which the request was sent
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
-        """Return an idle session with the server that is still alive, or a new one, not connected yet.
+        """Return an idle session with the server that is still alive, whose `open` does nothing, or a new one, not connected yet.
 
-        The task that keeps the idle session (`_finish_session`) ends when it is taken over.
+        The session returned is idle no more: the task that kept it (`_finish_session`) ends. Idle sessions that were lost meanwhile
+        are dropped.
         """
         while idle := self._idle.get(peer.name):
             kept, taken_over = idle.pop()
@@ -104,7 +106,10 @@ class OpensShadowSessionsEarly(ShadowCreation):
             self._early[peer.name] = dialogue
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
-        """Return the session with the server that was opened at the start, if it is alive and unused, or a new one, not connected yet."""
+        """Return the session with the server that was opened at the start, if it is alive and unused, or a new one, not connected yet.
+
+        `open` of the former does nothing.
+        """
         early = self._early.pop(peer.name, None)
         if not isinstance(early, SmtpDialogue) or not early.is_alive:
             return super().new_dialogue(peer)
@@ -119,8 +124,8 @@ class OneSilenceIsEnough(ShadowCreation):
     async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
         """Send the copy to one server; return whether it has stored it.
 
-        Raises TimeoutError, which ends all attempts, if that failed and took SendConnectionInactivityTimeout, as when the server is
-        silent.
+        Raises TimeoutError, by which `make_shadow` ends all attempts, if this one failed and took SendConnectionInactivityTimeout or
+        nearly so, as when the server is silent.
         """
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -152,7 +157,10 @@ class ChoosesInOrder(ShadowServerChoice):
     """Tries the servers of a site in the order of their names, not by chance."""
 
     def servers_to_try(self) -> list[Peer]:
-        """Return the servers to try for a copy: as many attempts at the same ones, with each site's servers in the order of their names."""
+        """Return the servers to try for a copy, one entry for each permitted attempt; those of a site are in the order of their names.
+
+        The number of attempts in each site is that of the reference. The sites are in the order in which it would try them first.
+        """
         chosen = super().servers_to_try()
         sites = dict.fromkeys(peer.site for peer in chosen)
         return [peer for site in sites for peer in _in_turn([peer for peer in chosen if peer.site == site])]
@@ -181,7 +189,10 @@ class DropsShadowsWithItsRedundancy(ShadowRedundancyManager):
     """Deletes the shadows that it holds when shadow redundancy is switched off."""
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Delete the shadows that are held for all primaries if redundancy is disabled now, and apply the change."""
+        """Delete the shadows that are held for all primaries if redundancy is disabled now, and apply the change as the reference does.
+
+        Called at each reload of the configuration. Does not wait for the disk.
+        """
         if not self.is_enabled:
             self.host.db.write("DELETE FROM message WHERE place = 'shadow'")
         super().reconfigured(before)
@@ -194,7 +205,8 @@ class HeartbeatsWhateverTheMail(ShadowRedundancyManager):
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
         """Query discard status in an open session; a query in a mail session does not put the next heartbeat off.
 
-        Return the id of the primary's queue database, "" if unknown. Raises SessionLost.
+        So `last_query`, from which the next heartbeat is counted, stays as it was. Return the id of the primary's queue database, ""
+        if its reply gives none. Raises SessionLost.
         """
         watch = self.watched.get(primary)
         before = watch.last_query if watch is not None and not watch.heartbeat_running else None
@@ -209,7 +221,10 @@ class NotifiesAcknowledgedCopiesOnly(ShadowCreation):
     """Queues no notification for a copy whose acknowledgement it never saw: that one expires."""
 
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
-        """Send the copy, and record that the server holds it if it has acknowledged it. Raises SessionLost if it has not."""
+        """Send the copy, and record that the server holds it if it has acknowledged it. Raises SessionLost if it has not.
+
+        The reference keeps the record also if the reply to the final dot was lost.
+        """
         try:
             await super().transmit_shadow(peer, message, content, dialogue)
         except BaseException:  # a lost session, or the time is over

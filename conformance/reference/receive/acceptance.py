@@ -3,7 +3,8 @@
 The session of a listener (session.py) calls `host.acceptance` with each message that it has received, except copies to keep for
 another server (shadows). The *primary server* of a message has acknowledged it and must deliver it. To make a message *redundant*
 is to have a copy stored on another server. A *trace field* is the Received field that each server adds at the beginning of a
-message.
+message. `self.host` has the other components of the node; `host.db.commit_if_room` waits until all writes are on disk, and raises
+NoRoom if the disk is full.
 """
 
 from contextlib import suppress
@@ -34,14 +35,14 @@ class MessageOrigin:
 
 
 class Acceptance(Component):
-    """Accepts messages as their primary server, or into mailboxes hosted here; the methods return replies for the client."""
+    """Accepts messages as their primary server, or into mailboxes hosted here; each `Reply` that a method returns is for the client."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Accept a message as its primary: have a shadow made, write it to disk, start its delivery and return 250; or return a refusal.
 
         A message is refused if it loops, has bare line ends, finds the disk full, or has no shadow though redundancy is mandatory
-        (SR-ENA-04). A refused message is not kept. Waits for the shadow, until `origin.deadline` (see `make_shadow`), and then
-        for the disk.
+        (SR-ENA-04). A refused message is not kept. Waits for the attempts at a shadow, which end at `origin.deadline` (or a second
+        later if many such sessions are still closing), and then for the disk.
         """
         if (refusal := content_refusal(content)) is not None:
             return refusal
@@ -59,8 +60,8 @@ class Acceptance(Component):
     def store(self, envelope: Envelope, content: bytes, message_id: str, origin: MessageOrigin) -> Message:
         """Add a message to the queue database, without waiting for the disk; return it with its row id.
 
-        It is marked as still to be made redundant (`redundancy_pending`) and, if no other server of the organisation has accepted
-        it before, as still to be journaled (`journal_due`).
+        `message_id` is this server's id of the message. The message is marked as still to be made redundant (`redundancy_pending`)
+        and, if no other server of the organisation has accepted it before, as still to be journaled (`journal_due`).
         """
         draft = new_message(
             content,
@@ -75,8 +76,7 @@ class Acceptance(Component):
     async def acknowledge(self, message: Message) -> Reply:
         """Wait until a stored message is on disk, start its delivery, and return 250; delete it and return 452 if the disk is full.
 
-        The caller has had a shadow made, or has decided to do without: the message is marked as not to be made redundant any
-        more.
+        The caller has had a shadow made, or has decided to do without: no other attempt to make the message redundant is made.
         """
         self.host.messages.clear_redundancy_pending(message.id)
         try:
@@ -100,7 +100,8 @@ class Acceptance(Component):
     async def deliver_to_mailboxes(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> list[Reply]:
         """Deliver a message from another server of the boundary into mailboxes hosted here; return one reply for each recipient, in order.
 
-        Waits for the mailbox store; a recipient whose mailbox is not here gets 451.
+        Waits for the mailbox store, for one recipient after another. A recipient gets 451 if the mailbox is not here or the store
+        does not answer, and 250 also if the mailbox has got the message before.
         """
         _, traced = self.add_trace_field(content, origin, "LMTP")
         return [

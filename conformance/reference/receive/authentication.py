@@ -4,7 +4,8 @@ A *peer* is another server of the organisation, as the configuration lists it. I
 with AUTH and the secret that it shares with this server, after STARTTLS (SR-E10-18). At the *front door*, the listener
 `frontend`, STARTTLS is offered to every client, and AUTH within TLS for the one account that this server has; it gives no rights.
 The certificate for STARTTLS is self-signed and made once by the process: it protects the secret against eavesdroppers and proves
-no identity, since nodes have no common certificate authority.
+no identity, since nodes have no common certificate authority. aiosmtpd handles the rest of STARTTLS and AUTH, and calls
+`check_secret`. `peer.accept_xshadow` is the right of a peer to use the shadow verbs (XSHADOWREQUEST, XQDISCARD) here.
 """
 
 import hmac
@@ -36,8 +37,9 @@ class Rights(Component):
     def identify(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
         """Return the peer that a client of the transport listener is, or None if it is no known server.
 
-        That is the peer whose name it `authenticated` with (None: it did not). If it did not, and `listener` is externally
-        secured, it is the one that the client names in EHLO (`hello`).
+        That is the peer whose name the client has `authenticated` with (None: it has not). If it has not, and `listener` is
+        configured as externally secured (its network is protected by other means), it is the peer that the client names in EHLO
+        (`hello`).
         """
         name = authenticated or (hello if listener.externally_secured else "")
         return self.host.config.peers_by_name.get(name.casefold())
@@ -54,8 +56,8 @@ class Rights(Component):
     def may_use_shadow_verbs(self, peer: Peer | None) -> bool:
         """Return whether a client is offered XSHADOWREQUEST and XQDISCARD; `peer` is the identified server, None for other clients.
 
-        The server must be a mailbox server of 2013 or later in the boundary of this one, and have the right; and shadow
-        redundancy must be enabled here.
+        The server must be a mailbox server of 2013 or later in the boundary of this one, and have the right (`accept_xshadow`);
+        and shadow redundancy must be enabled here.
         """
         return (
             peer is not None
@@ -88,15 +90,12 @@ class PeerAuthentication(FastSMTP):
 
     @property
     def may_authenticate(self) -> bool:
-        """Whether this session offers authentication."""
+        """Whether this session offers STARTTLS, and AUTH within TLS: at the front door, and on `transport` if any peer has a secret."""
         listener = self.session_state.listener
         return listener == "frontend" or (listener == "transport" and self.host.config.has_secrets)
 
     def starttls_context(self) -> ssl.SSLContext | None:
-        """Return the TLS context for STARTTLS, or None if this session does not offer it.
-
-        aiosmtpd offers AUTH after TLS only (RFC 4954 4).
-        """
+        """Return the TLS context for STARTTLS, or None if this session does not offer it."""
         return server_context() if self.may_authenticate else None
 
     def identify_peer(self) -> Peer | None:
@@ -112,7 +111,8 @@ class PeerAuthentication(FastSMTP):
 
         That is the peer as which the client has authenticated. If it never has, it is None, or the peer that the client names in
         EHLO if the listener is externally secured. Replies 502 where authentication is not offered, and 503 amid a mail
-        transaction.
+        transaction; otherwise aiosmtpd sends the reply, before TLS a refusal (RFC 4954 4). May wait for a second line of the
+        client, with the secret.
         """
         if not self.may_authenticate:
             await self.push(NOT_OFFERED)
@@ -133,7 +133,7 @@ class PeerAuthentication(FastSMTP):
         """Return, as the `success` of the result, whether a login has the right secret.
 
         aiosmtpd calls this for AUTH, and sends the reply. The right secret is the secret of the peer that the login names, or at
-        the front door the password of the user that it names.
+        the front door the password of the user that it names. Only `login` is used of the arguments.
         """
         rights, user = self.host.rights, login.login.decode("ascii", "replace")
         secret = rights.password_of(user) if self.session_state.listener == "frontend" else rights.secret_of(user)

@@ -21,8 +21,9 @@ class Chunking(FastSMTP):
     async def smtp_BDAT(self, arg: str | None) -> None:
         """Read a chunk to its end and answer it; after the last one accept or refuse the message.
 
-        A chunk that is refused is read all the same (RFC 3030 2), and the chunks before it are dropped. Malformed arguments get
-        501, and nothing is read. If the client leaves before the end of a chunk, the connection is closed without a reply.
+        Waits for the octets. A chunk that is refused is read all the same (RFC 3030 2), and the chunks before it are dropped; a mail
+        transaction stays open. Malformed arguments get 501, and nothing is read. If the client leaves before the end of a chunk,
+        the connection is closed without a reply.
         """
         arguments = _ARGUMENTS.fullmatch(arg or "")
         if arguments is None:
@@ -69,7 +70,7 @@ class Chunking(FastSMTP):
     async def end_chunks(self) -> None:
         """Accept or refuse the message whose last chunk has come, as after DATA, send the reply, and end the mail transaction.
 
-        The handler hook is `Hooks.handle_DATA`.
+        Waits for the decision, which the handler hook makes (`Hooks.handle_DATA`).
         """
         assert self.envelope is not None
         self.envelope.content = self.envelope.original_content = self._chunks or b""

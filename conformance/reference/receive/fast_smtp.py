@@ -41,7 +41,7 @@ class FastSMTP(PrefixedDir, SMTP):
     _auth_required = False
     _decode_data = False
     _ehlo_hook_ver = "new"
-    # what it begins with
+    # what a session begins with
     envelope = session = transport = None
     _handler_coroutine = _original_transport = _timeout_handle = _tls_protocol = None
 
@@ -144,9 +144,9 @@ class FastSMTP(PrefixedDir, SMTP):
             self._handle_buffered_lines()
 
     def eof_received(self) -> bool | None:
-        """Close the connection when the client has ended its side; cancel the running command, if any, which then closes it.
+        """Have the connection closed since the client has ended its side: by asyncio, or by the running command, which is cancelled.
 
-        asyncio calls this, and closes the connection if the result is false.
+        asyncio calls this, and closes the connection if the result is false; within TLS it does so in any case.
         """
         if self._handler_coroutine is None:
             return False
@@ -154,7 +154,10 @@ class FastSMTP(PrefixedDir, SMTP):
         return None if self.session.ssl is not None else asyncio.StreamReaderProtocol.eof_received(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End the session and cancel the running command, if any; drop the references by which objects refer to the session."""
+        """End the session and cancel the running command, if any; drop the references by which objects refer to the session.
+
+        asyncio calls this, and `_handle_line` when TLS could not begin. From now on `transport` is None.
+        """
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
         if self._original_transport is not None:  # else it would report its end to a session that is gone
@@ -170,7 +173,7 @@ class FastSMTP(PrefixedDir, SMTP):
     # commands
 
     def _start(self, command: Coroutine[Any, Any, None]) -> None:
-        """Run the coroutine of a command until it first waits, and the rest of it in a task."""
+        """Run the coroutine of a command until it first waits, and the rest of it in a task, `_handler_coroutine`; return at once."""
         try:
             task = run_eagerly(command)
         except asyncio.CancelledError:  # it awaited something already cancelled, and closed the connection
@@ -300,9 +303,10 @@ class FastSMTP(PrefixedDir, SMTP):
                 await self._writer.drain()
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Restart the idle timeout: `duration` seconds, or the configured ones. A timer that is set stays, and sets itself again.
+        """Restart the idle timeout: the session ends `duration` seconds from now (None: the configured ones) unless this is called again.
 
-        Without a timer, or after it was cancelled, it is set.
+        A timer that is set is not moved: when it fires too early, `_on_idle_timer` sets it again. Without a timer, or after it was
+        cancelled, it is set.
         """
         self._idle_deadline = self.loop.time() + (duration or self._timeout_duration)
         handle = self._timeout_handle
@@ -316,7 +320,7 @@ class FastSMTP(PrefixedDir, SMTP):
         self._timeout_handle = self.loop.call_at(self._idle_deadline, self._on_idle_timer)
 
     def _on_idle_timer(self) -> None:
-        """Time the session out (`_timeout_cb`), or set the timer again if the deadline has moved since it was set."""
+        """Close the session because it was idle for too long (`_timeout_cb`); if the deadline has moved, set the timer again instead."""
         if self.loop.time() < self._idle_deadline:
             self._set_idle_timer()
         else:

@@ -1,4 +1,8 @@
-"""The hooks that aiosmtpd calls in a session once it has parsed a command; most pass it on to the session (session.py)."""
+"""The hooks that aiosmtpd calls in a session once it has parsed a command; most pass it on to the session (session.py).
+
+aiosmtpd sends what they return. `server` is the session; `session` and `envelope` are aiosmtpd's objects for it and for its mail
+transaction. `options` are the parameters of the command, of which none is left to handle here.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -16,11 +20,7 @@ UNSENDABLE_ADDRESS = "553 5.1.3 the address has characters that cannot be sent o
 
 
 class Hooks(PrefixedDir):
-    """The hooks of aiosmtpd, which prescribes their names and signatures; each returns a reply.
-
-    `server` is the session as this package has it; `session` and `envelope` are aiosmtpd's objects for it and for its mail
-    transaction.
-    """
+    """The hooks of aiosmtpd, which prescribes their names and signatures; each returns a reply, `handle_EHLO` its lines."""
 
     async def handle_EHLO(
         self, server: "Receiver", session: Session, envelope: Transaction, name: str, responses: list[str]
@@ -35,9 +35,9 @@ class Hooks(PrefixedDir):
     async def handle_MAIL(
         self, server: "Receiver", session: Session, envelope: Transaction, address: str, options: list[str]
     ) -> str:
-        """Accept the reverse-path, unless it has characters that cannot be sent on; return the reply to MAIL, 250 or 553.
+        """Accept the reverse-path `address`, unless it has characters that cannot be sent on; return the reply to MAIL, 250 or 553.
 
-        An accepted one is set in aiosmtpd's transaction, which begins so: the null one as `<>`.
+        An accepted reverse-path becomes `envelope.mail_from`, by which the mail transaction begins. The null one becomes `<>`.
         """
         if address and not address.isprintable():
             return UNSENDABLE_ADDRESS
@@ -47,19 +47,22 @@ class Hooks(PrefixedDir):
     async def handle_RCPT(
         self, server: "Receiver", session: Session, envelope: Transaction, address: str, options: list[str]
     ) -> str:
-        """Accept or refuse a recipient as `Receiver.recipient_reply` decides; an accepted one joins aiosmtpd's transaction."""
+        """Return the reply to RCPT that `Receiver.recipient_reply` gives; if it is 250, add the recipient to aiosmtpd's transaction."""
         reply = server.recipient_reply(address)
         if reply.startswith("250"):
             envelope.rcpt_tos.append(address)
         return reply
 
     async def handle_DATA(self, server: "Receiver", session: Session, envelope: Transaction) -> str:
-        """Accept or refuse a message, and wait for that; return the reply, which may have several lines.
+        """Accept or refuse a message, and wait for that; return the reply: with LMTP the reply lines for all recipients.
 
         aiosmtpd calls this at the final dot, and `Chunking.end_chunks` after the last chunk.
         """
         return await server.handle_message(bytes(envelope.original_content or b""))
 
     async def handle_exception(self, error: Exception) -> str:
-        """Return the reply 451 to an unexpected error in a command; one in the acceptance of a message also makes the node fail."""
+        """Return the reply 451 to an unexpected error in a command.
+
+        An error in the acceptance of a message is recorded as a failure of the node too, since it is raised in a task of the node.
+        """
         return INTERNAL_ERROR

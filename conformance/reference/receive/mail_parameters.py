@@ -16,7 +16,7 @@ _NOTIFY_WORDS = frozenset({"SUCCESS", "FAILURE", "DELAY"})
 def split_parameters(arg: str) -> tuple[str, dict[str, str]]:
     """Split `FROM:<path> KEY=value ...` into the path with its prefix and the parameters by upper-case key.
 
-    A parameter without `=` has the value "". Without `<path>` everything is the first part; of a parameter given twice the last
+    A parameter without `=` has the value "". Without a `>` all of `arg` is the path; of a parameter given twice the last value
     counts.
     """
     path, bracket, rest = arg.partition(">")
@@ -25,7 +25,7 @@ def split_parameters(arg: str) -> tuple[str, dict[str, str]]:
 
 
 def without_parameters(path: str, parameters: dict[str, str], handled: frozenset[str]) -> str:
-    """Return the argument again, as `split_parameters` split it, without the parameters in `handled`."""
+    """Return a path and its parameters, which `split_parameters` has split, as an argument again, without the parameters in `handled`."""
     rest = [f"{key}={value}" if value else key for key, value in parameters.items() if key not in handled]
     return " ".join([path, *rest])
 

@@ -2,7 +2,9 @@
 
 aiosmtpd calls a method `smtp_VERB` for each command line and a method of `hooks.Hooks` when it has parsed a command. Methods
 here that are named for a verb take what aiosmtpd does not know (DSN and XSHADOW= parameters) out of the line first. After the
-final dot `handle_message` decides in a task that survives the session.
+final dot `handle_message` decides in a task that survives the session; until its reply the message is *in hand*, and
+`acceptance_task` is that task. `limits` are the time limits of the listener, in seconds. `transport` is the connection, None once
+it has ended. `self.host` has the other components of the node.
 
 With the *shadow verbs* (verbs.py) another server has copies (shadows) of its messages kept here, and asks with XQDISCARD which
 copies it may give up that it keeps for this server. The reply names them in *discard notifications*. Any further command, also
@@ -121,8 +123,8 @@ class Receiver(Chunking, PeerAuthentication):
     def apply_limits(self, limits: Listener) -> None:
         """Apply changed time limits to the open session after a reload; its age and the time for which it is idle count on.
 
-        A session that exceeds the new limits ends in the next turn of the event loop. While a message is being decided there is
-        no idle limit.
+        A session that exceeds the new limits ends in the next turn of the event loop. While a message is in hand there is no idle
+        limit. Does nothing but keep the limits if the session has ended or is not connected yet.
         """
         self.limits = limits
         longer = limits.connection_inactivity_timeout - self._timeout_duration
@@ -144,13 +146,14 @@ class Receiver(Chunking, PeerAuthentication):
     def _reply_deadline(self) -> float:
         """The event loop's time by which a message must have its reply: a margin before the session is too old.
 
-        Where less than twice the margin is left, it is half of what is left, so that there is time to have a shadow made.
+        The margin is MARGIN seconds, or a twentieth of the longest age of a session, or half of the time that is left, whichever
+        is least. So at least half of the time is left to have a shadow made.
         """
         left = max(0.0, self._expires_at - self.loop.time())
         return self._expires_at - min(MARGIN, self.limits.connection_timeout / 20, left / 2)
 
     def data_received(self, data: bytes) -> None:
-        """Restart the idle timeout, unless a message is being accepted or refused, and pass the octets on."""
+        """Restart the idle timeout, unless a message is in hand, and handle the lines that have come as `FastSMTP` does."""
         if self.acceptance_task is None:
             self._reset_timeout()
         super().data_received(data)
@@ -165,7 +168,7 @@ class Receiver(Chunking, PeerAuthentication):
         self._send_and_close(b"421 4.4.2 connection timed out\r\n")
 
     def shut_down(self) -> None:
-        """End the session with 421 in an orderly way: at once, or when the message in hand has its reply."""
+        """End the session with 421 because the node stops: at once, or when the message in hand has its reply. Does not wait."""
         self._shutting_down = True
         if self.acceptance_task is None:
             self._send_and_close(b"421 4.3.2 the server is going down\r\n")
@@ -194,7 +197,7 @@ class Receiver(Chunking, PeerAuthentication):
     # greeting and authentication
 
     async def smtp_EHLO(self, arg: str) -> None:
-        """Handle EHLO, whose reply has no enhanced status code (RFC 2034 4)."""
+        """Handle EHLO, whose reply has no enhanced status code (RFC 2034 4); aiosmtpd has the reply made by `ehlo_reply`."""
         self._in_ehlo = True
         try:
             await SMTP.smtp_EHLO(self, arg)
@@ -202,7 +205,7 @@ class Receiver(Chunking, PeerAuthentication):
             self._in_ehlo = False
 
     async def smtp_HELO(self, arg: str) -> None:
-        """Handle HELO, whose reply has no enhanced status code (RFC 2034 4)."""
+        """Handle HELO, whose reply has no enhanced status code (RFC 2034 4). Unlike EHLO it does not identify the client as a peer."""
         self._in_ehlo = True
         try:
             await SMTP.smtp_HELO(self, arg)
@@ -293,8 +296,8 @@ class Receiver(Chunking, PeerAuthentication):
     async def handle_message(self, content: bytes) -> str:
         """Accept or refuse a message after its final dot or last chunk, and return the reply lines joined with CRLF.
 
-        The work is done in a task that goes on if the session is lost (SR-TMO-03); this method waits for it. The idle timer is
-        off meanwhile. If `shut_down` was called meanwhile, the session ends after the reply.
+        The work is done in a task that goes on if the session is lost (SR-TMO-03); this method waits for it, and raises what it
+        raises. The idle timer is off meanwhile. If `shut_down` was called meanwhile, the session ends after the reply.
         """
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()

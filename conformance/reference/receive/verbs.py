@@ -4,7 +4,8 @@ A *primary* is a server that must deliver a message, a *shadow server* one that 
 primary says XSHADOWREQUEST and then sends copies to keep with MAIL ... XSHADOW=id. A shadow server says XQDISCARD to learn which
 copies it may discard: the reply has a *discard notification* for each. It counts as read once the client sends a further command
 (session.py); until then its notifications are unconfirmed, and they are sent again if the session ends (SR-WIR-05). Methods
-return reply lines as text.
+return reply lines as text. `session_state` says what the session knows of the client, such as `peer`, the server of the
+organisation that it is (None for any other client).
 """
 
 import re
@@ -97,7 +98,8 @@ class ShadowVerbs:
         """Handle `XQDISCARD server max`: a shadow server asks which shadows it may discard (SR-MNT-04, SR-WIR-04).
 
         Return the lines of the reply, with at most `max` discard notifications, or the refusal. The notifications stay queued
-        until the client's next command. A query shows that the client runs (`record_query_from`).
+        until the client's next command. If there are any, waits until it is on disk that their messages have been processed. A
+        query shows that the client runs (`record_query_from`).
         """
         if refused := self.refusal(words, COUNT):
             return [refused]
@@ -109,7 +111,9 @@ class ShadowVerbs:
         """Return the reply that refuses a shadow verb with the arguments `words`, or None if it is permitted.
 
         The first argument must be the name of the server that the client is, the second match `second_pattern`. If permitted, the
-        name in `words` is replaced in place with the configured spelling. The order of the checks is a choice (ruling 33).
+        name in `words` is replaced in place with the configured spelling. The reply is 503 before EHLO or in a mail transaction,
+        502 where the verb is not offered, 550 for a peer without the right or another server's name, and 501 for malformed
+        arguments. The order of the checks is a choice (ruling 33).
         """
         session_state = self.session_state
         if session_state.listener == "transport" and not session_state.greeted:
@@ -139,9 +143,9 @@ class ShadowVerbs:
         return None if SHADOW_ID.fullmatch(shadow_id) else MALFORMED
 
     async def accept_message(self, shadow_id: str, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message that was sent with XSHADOW=: from 2013 on it is a shadow to keep. Return the reply, once it is on disk.
+        """Keep a message that was sent with XSHADOW= as a shadow; wait until it is on disk, and return the reply, 250.
 
-        `mail_refusal` has permitted it, so the client has said XSHADOWREQUEST.
+        `mail_refusal` has permitted the message, so the client has said XSHADOWREQUEST. `origin` matters in 2010 only.
         """
         assert self.client_identity is not None
         return await self.host.keeping.keep(envelope, content, *self.client_identity, shadow_id)

@@ -22,8 +22,9 @@ from conformance.reference.routing.site_routes import Path, least_cost_path, sha
 def group_by_next_hop(config: NodeConfiguration, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
     """Return the recipients by next hop, so that the message needs one transmission to each.
 
-    Delayed fan-out applies only to recipients whose delivery group is an Active Directory site: not to a DAG, nor to a next hop
-    outside (SR-BIF-04).
+    A recipient without a route, or of an unknown mailbox, is in a group whose next hop has the kind `nowhere`. Delayed fan-out
+    applies only to recipients whose delivery group is an Active Directory site: not to a DAG, nor to a next hop outside
+    (SR-BIF-04).
     """
     groups: dict[NextHop, list[Recipient]] = {}
     by_route: dict[Path, list[Recipient]] = {}
@@ -57,7 +58,7 @@ def _site_route(config: NodeConfiguration, hop: NextHop) -> Path | None:
 
 
 def _up_to_hub_site(path: Path, hubs: frozenset[str]) -> Path:
-    """Return a route up to its first site of `hubs` after the start, where mail has to stop; without one the whole route."""
+    """Return a route up to its first site of `hubs` after the start, which is its end then; without such a site the whole route."""
     index = next((index for index, site in enumerate(path[1:], 1) if site in hubs), len(path))
     return path[: index + 1]
 
@@ -71,7 +72,7 @@ def _hop_along(config: NodeConfiguration, path: Path, hosting: set[str]) -> Next
     """Return the next hop for a site route: the servers of its last site, then of the site before, and so on back to the second site.
 
     So the connection goes directly to the reachable server that is closest to the mailbox (SR-BIF-02). `hosting` are the names of
-    the servers that host the recipients' mailboxes. The hop has the name of its first server; the last site must have one.
+    the servers that host the recipients' mailboxes. The hop has the name of its first server; one of the sites must have a server.
     """
     servers = [peer for site in reversed(path[1:]) for peer in _servers(config, site, hosting)]
     names = tuple(peer.name for peer in servers)

@@ -40,9 +40,9 @@ class NextHop:
         return "lmtp" if self.kind in ("mailbox", "delivery") or server in self.lmtp_servers else "smtp"
 
     def fate_when_accepted(self, *, takes_over_reports: bool) -> Fate:
-        """Return the fate of a recipient that the next hop has accepted.
+        """Return the fate of a recipient that the next hop has accepted: `delivered`, `redirected`, `passed-on` or `relayed`.
 
-        `takes_over_reports`: the server offers DSN (RFC 3461), and so takes over status notifications (`passed-on`).
+        `takes_over_reports`: the server offers DSN (RFC 3461), and so takes over status notifications: `passed-on`, not `relayed`.
         """
         match self.kind:
             case "mailbox" | "delivery":
@@ -57,9 +57,9 @@ def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:
     """Return the next hop for the recipient `address`, without regard to site routes.
 
     In order of precedence: a mailbox hosted here, a route for exactly this domain, the server that hosts the mailbox if it has a
-    listener for that (`delivery` in the boundary, else `transport`), the route for all domains. The hop is `nowhere` for an
-    unknown address in a domain with mailboxes (`no such mailbox`), and for any other address to which none of these applies (`no
-    route`).
+    listener for that (`delivery` in the boundary, else `transport`), the route for all domains (`*`). No route applies to an
+    unknown address in a domain with mailboxes: its hop is `nowhere`, named `no such mailbox`. The hop of any other address to
+    which none of these applies is `nowhere` too, named `no route`.
     """
     mailbox = config.mailboxes_by_address.get(address.casefold())
     if mailbox is not None and mailbox.server == config.name and mailbox.sink is not None:

@@ -58,7 +58,10 @@ class Connection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Take the lines that are complete; asyncio calls this. A connection with something else than replies ends."""
+        """Take the lines that are complete, and keep the rest; asyncio calls this.
+
+        A line that is no reply line, or is too long, ends the connection.
+        """
         *lines, self._received = (self._received + data).split(b"\n")
         for line in lines:
             self._add_line(line)
@@ -85,7 +88,10 @@ class Connection(asyncio.Protocol):
             self._wake()
 
     def _end(self, reason: str) -> None:
-        """Drop the connection, and wake `read_reply`, which raises SessionLost with `reason`; does nothing if it has ended."""
+        """Drop the connection, and wake `read_reply`, which raises SessionLost with `reason` once it has returned the replies before.
+
+        Does nothing if the connection has ended.
+        """
         if not self._ended:
             self._ended = reason
             self._transport.abort()
@@ -128,7 +134,7 @@ class Connection(asyncio.Protocol):
         return self._replies.popleft()
 
     async def start_tls(self, context: ssl.SSLContext, timeout: float) -> None:
-        """Begin TLS, after 220 to STARTTLS, and wait for the handshake, `timeout` seconds at most. Raises TlsFailed.
+        """Begin TLS, after 220 to STARTTLS, and wait for the handshake, `timeout` seconds at most. Raises TlsFailed if it fails.
 
         What the server has sent in the clear and was not read is dropped.
         """

@@ -103,12 +103,12 @@ class Dialogue(ABC):
         return self._connection is not None and self._connection.is_open
 
     def _write(self, octets: bytes) -> None:
-        """Send octets. Raises SessionLost if the connection has ended."""
+        """Put octets into the send buffer, and return at once. Raises SessionLost if the connection has ended."""
         assert self._connection is not None
         self._connection.write(octets)
 
     async def _reply(self) -> Reply:
-        """Return the next reply. Raises SessionLost, also if the server is silent for `idle_timeout` seconds."""
+        """Wait for the next reply and return it. Raises SessionLost, also if the server is silent for `idle_timeout` seconds."""
         assert self._connection is not None
         return await self._connection.read_reply(self.idle_timeout)
 
@@ -148,8 +148,9 @@ class Dialogue(ABC):
 
         `extra` is appended to the parameters of MAIL, such as ` XSHADOW=id`. Raises SessionLost; `outcome_unknown` then says
         whether the server may have the message, and `refused` of the exception which recipients it had refused for good.
-        Eight-bit content is refused here, with nothing sent, if the server does not offer 8BITMIME, and so are recipients, or the
-        whole message, that need SMTPUTF8 if it does not offer that. Sets `server_ends_session` if anything was sent.
+        Nothing is sent, and the replies are ones that are made here, for eight-bit content if the server does not offer 8BITMIME,
+        and for recipients, or the whole message, that need SMTPUTF8 if it does not offer that. If anything was sent,
+        `server_ends_session` is set to whether a reply was 421.
         """
         if refused := self._without_smtputf8(envelope, content):
             others = tuple(one for one in envelope.recipients if one not in refused)
@@ -164,10 +165,10 @@ class Dialogue(ABC):
         return replies
 
     def _without_smtputf8(self, envelope: Envelope, content: bytes) -> dict[Recipient, Reply]:
-        """Return the recipients to whom the message cannot be sent without SMTPUTF8, with a reply for each (RFC 6531 3.2).
+        """Return the recipients to whom the message cannot be sent without SMTPUTF8, with a refusal for each (RFC 6531 3.2).
 
-        Empty if the server offers SMTPUTF8. These are all recipients if the reverse-path or the header needs it, else those with
-        such an address. A message that came without SMTPUTF8 is not held to have an internationalized header.
+        Empty if the server offers SMTPUTF8. These are all recipients if the reverse-path or the header is not ASCII, else those
+        with such an address. The header counts only if the message came with SMTPUTF8.
         """
         if "SMTPUTF8" in self.keywords or self.sends_utf8_always:
             return {}
@@ -228,8 +229,8 @@ class Dialogue(ABC):
     def recipient_reply(self, reply: Reply, before: Mapping[Recipient, Reply]) -> Reply:
         """Return what a reply to RCPT means: 452 for a 552 that says that there are too many recipients, else the reply unchanged.
 
-        552 behind an accepted recipient says so: the recipient is to be tried again (RFC 5321 4.5.3.1.10), unless an enhanced
-        status code says something else. `before` are the replies to the recipients before.
+        After an accepted recipient 552 means that, unless its enhanced status code says something else: the recipient is to be
+        tried again (RFC 5321 4.5.3.1.10). `before` are the replies for the earlier recipients.
         """
         if reply.code == 552 and reply.enhanced in ("", "5.5.3") and any(other.positive for other in before.values()):
             return Reply(452, "4.5.3", reply.text)

@@ -19,9 +19,9 @@ def create_dialogue(
 ) -> Dialogue:
     """Return a client session with a server, not connected yet.
 
-    `own_name` is the EHLO name, `idle_timeout` how long the server may be silent (seconds). With a `secret`, which the two
-    servers share, the SMTP session authenticates if the server offers it; with `prefers_tls` it uses TLS if the server offers
-    that. LMTP does neither.
+    `address` is its host and port, `own_name` the EHLO name, `idle_timeout` how long the server may be silent (seconds). With a
+    `secret`, which the two servers share, the SMTP session authenticates if the server offers AUTH within TLS; with `prefers_tls`
+    it uses TLS if the server offers that. LMTP does neither.
     """
     if protocol == "lmtp":
         return LmtpDialogue(address, own_name, idle_timeout)

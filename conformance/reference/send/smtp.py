@@ -32,9 +32,9 @@ class SmtpDialogue(Dialogue):
         """Whether STARTTLS is used without a secret too, where it is offered."""
 
     async def open(self) -> None:
-        """Connect and begin the session; where TLS fails that is not required, do so once more, without TLS. Raises SessionLost.
+        """Connect and begin the session; if TLS fails and is not required, connect once more and go on without TLS. Raises SessionLost.
 
-        TLS is required with a secret: then TlsFailed, a SessionLost, is raised.
+        With a secret TLS is required: then TlsFailed, which is a SessionLost, is raised.
         """
         try:
             await super().open()
@@ -45,13 +45,14 @@ class SmtpDialogue(Dialogue):
             await super().open()
 
     async def greet(self) -> None:
-        """Send EHLO, and as far as offered STARTTLS with EHLO again, and AUTH PLAIN with EHLO again. Raises SessionLost.
+        """Send EHLO, then STARTTLS and AUTH PLAIN if they are offered and wanted, each followed by EHLO again. Raises SessionLost.
 
-        STARTTLS is sent with a secret or if TLS is preferred (`prefers_tls`), AUTH with a secret only.
-        TLS is required for AUTH (`requires_tls`): with a secret a refused STARTTLS raises SessionLost, while without an offer of
-        STARTTLS the session goes on in the clear and unauthenticated. Without a secret it goes on in the clear where STARTTLS is
-        refused. The keywords after AUTH may include some that the server offers to known peers only. After a refused AUTH
-        (`login_refused`) the session goes on unauthenticated.
+        Without a secret only STARTTLS is wanted, and that only if TLS is preferred (`prefers_tls`). If it is refused, the session
+        goes on in the clear.
+
+        With a secret both are wanted, and AUTH is sent within TLS only (`requires_tls`, True but in a reading). A refused STARTTLS
+        raises SessionLost; without an offer of STARTTLS the session goes on in the clear and unauthenticated. After a refused AUTH
+        (`login_refused`) it goes on unauthenticated. The keywords after AUTH may include some for known peers only.
         """
         await super().greet()
         if self._secret is None:

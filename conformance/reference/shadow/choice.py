@@ -38,11 +38,11 @@ class ShadowServerChoice(Component):
         return frozenset(name for name, at in self._failed.items() if at > earliest)
 
     def record_failure(self, server: str) -> None:
-        """Record that an attempt at a server failed: it is tried after the others for ShadowHeartbeatFrequency."""
+        """Record that an attempt at a server (by name) failed: it is tried last for ShadowHeartbeatFrequency, or until it has answered."""
         self._failed[server] = self.host.now()
 
     def record_answer(self, server: str) -> None:
-        """Record that a server runs, since it was in contact: its failed attempt, if any, is forgotten."""
+        """Forget the failed attempt at a server (by name), if any: it was in contact, so it runs."""
         self._failed.pop(server, None)
 
 

@@ -39,8 +39,8 @@ class ShadowCreation(Component):
         """Have a shadow stored on another server, and wait for that; return whether one has acknowledged it.
 
         False if all attempts have failed, no server may be asked, the time is over, or shadow redundancy is disabled. `deadline`
-        is the event loop's time at which the attempts end (SR-TMO-01); None: they may take any time. May wait up to
-        FINISHING_WAIT seconds more, if many sessions that carried copies are still closing.
+        is the event loop's time at which the attempts end (SR-TMO-01); None: they may take any time. After a success it may wait
+        up to FINISHING_WAIT seconds more, even beyond `deadline`, if many sessions that carried copies are still closing.
         """
         if not self.host.transport.ShadowRedundancyEnabled:
             return False
@@ -61,8 +61,8 @@ class ShadowCreation(Component):
     async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
         """Send the copy to one server in a session of its own; return whether the server has acknowledged it.
 
-        A failed attempt is recorded for the choice of servers, unless it was cancelled, as at the deadline of `make_shadow`.
-        After a success the session goes on in the background (`_finish_session`).
+        A failed attempt is recorded for the choice of servers. After a success the session goes on in the background
+        (`_finish_session`). If it is cancelled, as at the deadline of `make_shadow`, it drops the session, and records no failure.
         """
         host = self.host
         dialogue = self.new_dialogue(peer)
@@ -109,8 +109,8 @@ class ShadowCreation(Component):
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
         """Send the copy, and record that the server holds it, or may hold it (SR-MNT-01). Raises SessionLost if it is not stored.
 
-        It counts as stored if it was accepted for all recipients. The server may hold it if the reply to the final dot was lost.
-        After any other failure the record is removed.
+        It counts as stored if the server has accepted it for all recipients. If the reply to the final dot was lost, the server may
+        hold it, and the record stays; after any other failure the record is removed.
         """
         discards = self.host.discards
         # recorded before the outcome is known: after a kill it is still known where a copy may be

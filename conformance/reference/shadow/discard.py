@@ -47,8 +47,8 @@ class DiscardStatus(Component):
     async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardNotification]]:
         """Return the lines of the reply to XQDISCARD, and the notifications in them, at most `limit`.
 
-        `server` asks for the shadows that it holds. Notifications that are unconfirmed in another session are left out
-        (SR-WIR-04). The returned ones are marked as unconfirmed until the caller passes them to `confirm_read` or
+        `server` is the name of the server that asks, about the shadows that it holds. Notifications that are unconfirmed in another
+        session are left out (SR-WIR-04). The returned ones are unconfirmed until the caller passes them to `confirm_read` or
         `release_unread`. Waits until it is on disk that their messages have been processed. The last line says how many more
         notifications the server can ask for.
         """
@@ -74,13 +74,13 @@ class DiscardStatus(Component):
             self.host.log.info("%s discard notification read by %s", event.shadow_id, event.server)
 
     def release_unread(self, events: list[DiscardNotification]) -> None:
-        """Release notifications whose reply may not have been read: the next query returns them again."""
+        """Make notifications whose reply may not have been read available to queries again: the next one returns them."""
         self._unconfirmed.difference_update(event.id for event in events)
 
     def drop_expired(self) -> None:
         """Delete notifications older than ShadowMessageAutoDiscardInterval (SR-MNT-12), and set the alarm for the next expiry, if any.
 
-        `latest_due` is now, and a moment for timers that are early.
+        The alarm calls this. `latest_due` is now and a millisecond more, since timers may fire early. Does not wait for the disk.
         """
         for event in self.host.discards.notifications_queued_until(self.host.latest_due() - self.notification_lifetime):
             self.host.discards.remove_notification(event.id)

@@ -52,7 +52,7 @@ class DiscardReply:
 class ShadowRedundancyManager(Component):
     """Watches every primary for which a shadow is held, independently of the others (SR-MNT-13).
 
-    `watched` has the state of each by its name. *Contact* is a successful session with a primary; after each the
+    `watched` has the state of each by its name. After each contact with a primary (a successful session, or a query from it) the
     time until promotion (ShadowResubmitTimeSpan) is counted anew.
     """
 
@@ -135,10 +135,10 @@ class ShadowRedundancyManager(Component):
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
         """Send XQDISCARD until no notification remains at the primary, and discard the shadows that the replies name.
 
-        Each positive reply counts as contact with the primary; one that names a new queue database has shadows promoted. Return
-        the id of the database in the last reply, "" if it gives none. Ends also at a reply without discards, though it says that
-        some remain. Waits until the discards are on disk, before the next command confirms the reply. Raises SessionLost, also
-        for a reply that is not 2yz.
+        Each positive reply counts as contact with the primary; if one names a new queue database, the shadows that came from
+        another are promoted. Return the id of the database in the last reply, "" if it gives none. A reply without discards is
+        the last, even if it says that some remain. Waits until the discards are on disk, before the next command confirms the
+        reply. Raises SessionLost, also for a reply that is not 2yz.
         """
         while True:
             if primary in self.watched:

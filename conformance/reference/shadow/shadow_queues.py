@@ -2,7 +2,8 @@
 (SR-BND-07), and promotion, by which this server takes over the messages of a lost primary (SR-MNT-09, SR-MNT-11).
 
 A primary is the server that must deliver a message; the shadow is the copy that this server keeps, to deliver it if the primary
-is lost. Components of a node: receive/verbs.py calls `host.keeping`, manager.py `host.promotion`, inspection.py
+is lost. A copy is identified by the name of its `primary`, the id of that server's queue `database`, and the `shadow_id` that the
+primary gave it. Components of a node: receive/verbs.py calls `host.keeping`, manager.py `host.promotion`, inspection.py
 `host.shadow_queues`.
 """
 
@@ -45,18 +46,14 @@ class ShadowQueues(Component):
 
 
 class ShadowKeeping(Component):
-    """Stores the shadow copies that primaries send, each once.
-
-    A copy is identified by its `primary`, the id of that server's queue `database`, and the `shadow_id` that the
-    primary gave it.
-    """
+    """Stores the shadow copies that primaries send, each once."""
 
     async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
         """Store a shadow copy unless it is held already, and return 250 once it is on disk, in either case (SR-CRE-04).
 
-        A copy that was discarded and is in the shadow Safety Net counts as held. `primary`, `database` and `shadow_id` are as in
-        the class. Records the contact with the primary, promotes shadows that came from another database of it, and watches it
-        from now on: heartbeats, and promotion if it is lost.
+        A copy that was discarded and is in the shadow Safety Net counts as held; one that was promoted does not. Records the contact
+        with the primary, promotes shadows that came from another database of it, and watches it from now on: heartbeats, and
+        promotion if it is lost.
         """
         host = self.host
         host.manager.record_contact_and_database(primary, database)

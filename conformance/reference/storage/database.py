@@ -11,6 +11,10 @@ retried every FULL_DISK_RETRY seconds: callers of `commit()` go on waiting, as n
 `commit_if_room()` get NoRoom and can refuse the message. Meanwhile `has_room` returns False, so that no new message is accepted.
 
 A single statement that nothing else is written with may be committed on its own (`write_autocommit`).
+
+While a transaction is open, `_commit_timer` is set and `_written` has its statements. `_committed` is the future that callers of
+`commit` wait for, `_refusable` that of callers of `commit_if_room`; each is None if no caller waits. `_full` says that the last
+commit found the disk full, `_broken` is the error of a commit that failed for good. `_cache` has the rows of cached queries.
 """
 
 import asyncio
@@ -42,12 +46,7 @@ class NoRoom(DatabaseError):
 
 
 class Database:
-    """One node's SQLite file, in write-ahead mode with a sync at every commit.
-
-    While a transaction is open, `_commit_timer` is set. `_committed` is the future of callers of `commit`, `_refusable` that of
-    callers of `commit_if_room`; `_written` has the statements of the transaction, and `_cache` the rows of cached queries.
-    `_broken` is the error of a commit that failed for good, `_full` says that the last commit found the disk full.
-    """
+    """One node's SQLite file, in write-ahead mode with a sync at every commit."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -61,7 +60,7 @@ class Database:
         self._full = False
 
     def open(self) -> None:
-        """Open the file, creating it and its tables if necessary. Raises DatabaseError if the file cannot be used; it is closed then."""
+        """Open the file, creating it and its tables if necessary. If it cannot be used, close it and raise DatabaseError."""
         try:
             self._connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
             self._connection.row_factory = sqlite3.Row
@@ -71,7 +70,7 @@ class Database:
             raise DatabaseError(f"the queue database {self._path} cannot be used: {error}") from error
 
     def has_room(self, octets: int) -> bool:
-        """Return whether the disk has room for a message of this size, for its write-ahead log, and for RESERVE.
+        """Return whether the disk has room for a message of this many octets, for its write-ahead log, and for RESERVE.
 
         RESERVE is kept for what is to be recorded about messages already acknowledged. False also while a commit that found the
         disk full is being retried.
@@ -93,10 +92,10 @@ class Database:
         return cursor
 
     def write_autocommit(self, statement: str, parameters: Sequence[Any] = ()) -> None:
-        """Execute a single statement; if no transaction is open, commit it at once, else with the transaction that is open.
+        """Execute a single statement: commit it at once if no transaction is open, else write it in the open one, as `write` does.
 
-        That takes a third of the time of a transaction and its timer. If the commit at once fails, the statement is written in a
-        new transaction, as by `write`. Callers must not need to know when it is on disk.
+        To commit it at once takes a third of the time of a transaction and its timer. If that fails, the statement is written in
+        a new transaction. The caller does not learn when it is on disk. Raises DatabaseError as `write` does.
         """
         if self._commit_timer is None:
             with suppress(sqlite3.Error):  # the disk is full, or worse: a transaction retries or reports it
@@ -116,7 +115,8 @@ class Database:
     def read_cached(self, statement: str, parameters: Sequence[Any]) -> list[sqlite3.Row]:
         """Return all rows of a query; they are cached until anything is written.
 
-        Every session makes the same few queries, mostly with the same result.
+        Every session makes the same few queries, mostly with the same result. `parameters` must be hashable, and callers must not
+        change the returned list. Raises DatabaseError as `write` does, unless the rows are cached.
         """
         rows = self._cache.get((statement, parameters))
         if rows is None:
@@ -126,8 +126,9 @@ class Database:
     async def commit(self) -> None:
         """Wait until everything written so far is on disk; while the disk is full, without limit.
 
-        Returns at once if nothing has been written since the last commit. Raises DatabaseError if the commit fails for good, and
-        CancelledError if the database is closed meanwhile.
+        Returns at once if no transaction is open: nothing was written since the last commit, also if that one failed, or the
+        database is closed. Raises DatabaseError if the commit fails for good, and CancelledError if the database is closed
+        meanwhile.
         """
         if self._commit_timer is not None:
             if self._committed is None:
@@ -138,9 +139,9 @@ class Database:
             await asyncio.shield(self._committed)
 
     async def commit_if_room(self) -> None:
-        """Wait until everything written so far is on disk, as `commit`, but raise NoRoom if the disk is full.
+        """Wait until everything written so far is on disk, as `commit` does, but raise NoRoom if the disk is full.
 
-        The statements stay in the open transaction then; the caller has to undo them.
+        The statements stay in the open transaction then: the caller has to write others that undo its own.
         """
         if self._full:
             raise self._no_room_error()
@@ -157,7 +158,7 @@ class Database:
         return NoRoom(f"the queue database {self._path} has no room")
 
     def close(self) -> None:
-        """Close at once without a commit, as a kill would; cancel the waiting callers. Does nothing if it is closed."""
+        """Close at once without a commit, as a kill would, and cancel the callers that wait for one; do nothing if it is closed."""
         connection, self._connection = self._connection, None
         for future in self._end_transaction():
             future.cancel()
@@ -176,9 +177,9 @@ class Database:
         return self._connection
 
     def _end_transaction(self) -> list[asyncio.Future[None]]:
-        """Mark the transaction as ended, and return the futures of the callers that wait for it: of `commit` and of `commit_if_room`.
+        """Mark the transaction as ended, stop its timer, and return the futures of those that wait in `commit` and `commit_if_room`.
 
-        The caller commits or rolls back, and sets the futures. Stops the timer.
+        There are two at most. The caller of this method commits or rolls back, and sets the futures.
         """
         if self._commit_timer is not None:
             self._commit_timer.cancel()

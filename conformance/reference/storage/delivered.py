@@ -1,17 +1,15 @@
 """The delivered-to table: deliveries into mailboxes here, by which duplicates are recognised (SR-DUP-01).
 
-Only duplicates.py uses it, and the inspection of queues for its size.
+Only duplicates.py uses it, and the inspection of queues for its size. A row has the `mailbox` (in lower case), the
+`internet_id` of the message (its Message-ID), when a client `submitted` it (its Date), and the time of the delivery (`at`). The
+first three identify duplicates. Times are POSIX seconds.
 """
 
 from conformance.reference.storage.database import Database
 
 
 class Delivered:
-    """Statements on the rows (mailbox in lower case, Internet message id, client submit time, time of delivery).
-
-    The first three identify duplicates. Times are POSIX seconds. What is written is on disk with the next commit
-    (`Database.commit`).
-    """
+    """Statements on the rows of the table. What is written is on disk with the next commit (`Database.commit`)."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

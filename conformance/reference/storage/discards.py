@@ -2,7 +2,9 @@
 
 A shadow is a copy of a message that a server other than its primary keeps; the primary must deliver the message. A holder is a
 server that has the shadow of a message of this server. Once the message has been processed, a discard notification is queued
-for each holder, which lets that server give the shadow up. What is written is on disk with the next commit (`Database.commit`).
+for each holder, which lets that server give the shadow up. In methods, `message` is the row id of a message of this server,
+`server` the name of a holder, and `shadow_id` the id of the shadow there. What is written is on disk with the next commit
+(`Database.commit`).
 """
 
 import json
@@ -24,17 +26,14 @@ class DiscardNotification:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A server that holds a message's shadow, or may hold it, since its reply was lost."""
+    """A server that holds a message's shadow as `shadow_id`, or may hold it, since its reply was lost."""
 
     server: str
     shadow_id: str
 
 
 class Discards:
-    """Statements on the tables of holders and discard notifications.
-
-    `message` is the row id of a primary message, `server` a server that has its shadow as `shadow_id`.
-    """
+    """Statements on the tables of holders and discard notifications."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -63,9 +62,9 @@ class Discards:
     def oldest_for_server(
         self, server: str, limit: int, excluded: Collection[int] = ()
     ) -> tuple[list[DiscardNotification], int]:
-        """Return the oldest notifications for a server, at most `limit`, and how many there are in all, not limited.
+        """Return the oldest notifications for a server, at most `limit`, oldest first, and how many there are for it in all.
 
-        Both leave out the notifications with the row ids `excluded`.
+        The number is not limited by `limit`. Both leave out the notifications with the row ids `excluded`.
         """
         to_read = limit + len(excluded)
         rows = self._db.read_cached(

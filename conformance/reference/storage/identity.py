@@ -40,6 +40,9 @@ class Identity:
         self._count = 0
 
     def new_id(self) -> str:
-        """Return a new id, for a message or a shadow: 1 to 64 characters of A-Za-z0-9-, unique among all servers."""
+        """Return a new id, for a message or a shadow: 1 to 64 characters of A-Za-z0-9-, unique among all servers.
+
+        It is made of the id of the database, the number of this start of the node (incarnation), and a counter.
+        """
         self._count += 1
         return f"{self.database}-{self._incarnation}-{self._count}"

@@ -29,7 +29,8 @@ class Messages:
     def add(self, message: Message, content: bytes) -> Message:
         """Store a message, whose id is 0, with its recipients and content; return a copy of it with its row id.
 
-        All recipients are `pending`.
+        All recipients are `pending`. Raises sqlite3.IntegrityError if a message of the same primary, database and shadow id is in
+        that place already.
         """
         envelope = message.envelope
         row = (
@@ -61,7 +62,10 @@ class Messages:
         return self._message(rows[0]) if rows else None
 
     def held_as(self, *places: Place) -> Iterator[Message]:
-        """Yield all messages in these places, in the order of their row ids; skip those deleted during the iteration."""
+        """Yield all messages in these places, in the order of their row ids; skip those deleted during the iteration.
+
+        Which messages these are is read before the first is yielded: one moved to another place meanwhile is yielded too.
+        """
         marks = ", ".join("?" * len(places))
         rows = self._db.read(f"SELECT id FROM message WHERE place IN ({marks}) ORDER BY id", places)  # noqa: S608
         for row in rows:
@@ -89,7 +93,8 @@ class Messages:
     def make_primary(self, row_id: int, *, message_id: str, since: float) -> None:
         """Make a shadow a primary message of this server, whose new message id and shadow id are `message_id`.
 
-        It is marked as still to be made redundant and to be journaled. `since` is the time of this (POSIX seconds).
+        It is marked as still to be made redundant (`redundancy_pending`) and journaled (`journal_due`). `since` is the time of
+        this (POSIX seconds).
         """
         self._db.write(
             "UPDATE message SET place = 'primary', since = ?, message_id = ?, shadow_id = ?, primary_server = '',"
@@ -106,7 +111,10 @@ class Messages:
         self._db.write("UPDATE message SET journal_due = 0 WHERE id = ?", (row_id,))
 
     def drop(self, row_id: int) -> None:
-        """Delete a message with its recipients, content and holders; do nothing if it is deleted already."""
+        """Delete a message with its recipients, content and holders (the servers recorded as having its shadow), if it is not yet deleted.
+
+        Discard notifications about it stay queued.
+        """
         self._db.write("DELETE FROM message WHERE id = ?", (row_id,))
 
     def set_fate(self, row_id: int, recipients: Iterable[Recipient], fate: Fate, *, crossed: bool = False) -> None:
@@ -147,7 +155,7 @@ class Messages:
         return [recipient for recipient in recipients if recipient.address not in reported]
 
     def set_delay_reported(self, row_id: int, recipients: Iterable[Recipient]) -> None:
-        """Record that the delay of recipients has been reported to the sender, which is done once."""
+        """Record that the delay of recipients, found by address, has been reported to the sender, so that it is not reported again."""
         for recipient in recipients:
             self._db.write(
                 "UPDATE recipient SET delay_told = 1 WHERE message = ? AND address = ?", (row_id, recipient.address)

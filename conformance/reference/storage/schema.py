@@ -86,7 +86,7 @@ COMMIT;
 
 
 class ForeignDatabase(Exception):
-    """The file is not a queue database, of another version, or damaged."""
+    """The file is not a queue database, is one of another version, or is damaged; the text says which."""
 
 
 _SETTINGS = """
@@ -99,10 +99,10 @@ PRAGMA cache_spill = OFF;  -- only commits write to the disk, so only they find 
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Set the file up for one writer, then make the tables in an empty one or check an existing one.
+    """Set the open file up for one writer; then make the tables if it is empty, else check that it is a whole queue database.
 
-    A file that a node left when it was killed while making it counts as empty. Raises ForeignDatabase, or sqlite3.DatabaseError
-    for a file that is damaged or in use.
+    A file is empty too if a node was killed before it had made the tables. Raises ForeignDatabase if a check fails, and
+    sqlite3.DatabaseError for a file that SQLite cannot read or that is in use.
     """
     connection.executescript(_SETTINGS)
     if connection.execute("SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]:

@@ -2,7 +2,9 @@
 
 A primary is another server that has sent copies (shadows) of its messages here to keep; for a server of 2010 it is the next hop
 that the messages were sent to. *Contact* with it is a session in which it has shown that it runs; shadow/manager.py decides what
-counts.
+counts. In methods, `primary` is the name of such a server, and `database` the id of its queue database. A shadow is *held for* a
+primary while its place is `shadow`. When the primary has processed the message, the shadow is *discarded*: it may be kept for a
+while in the place `shadow-safety-net`.
 """
 
 from typing import NamedTuple, cast
@@ -21,8 +23,7 @@ class HeldShadow(NamedTuple):
 class Shadows:
     """Queries over shadow messages by primary, and the time of the last contact with each primary.
 
-    `primary` is the name of a server, `database` the id of its queue database. `_contacts` has the times by name (POSIX seconds),
-    as in the table.
+    `_contacts` has the times by name (POSIX seconds), as in the table.
     """
 
     def __init__(self, db: Database) -> None:
@@ -53,9 +54,9 @@ class Shadows:
         return [row[0] for row in rows]
 
     def rows_of_other_databases(self, primary: str, database: str) -> list[int]:
-        """Return the row ids of shadows for a primary that came from another queue database of it than this one, in order.
+        """Return the row ids of the shadows held for a primary that came from another queue database of it than `database`, in order.
 
-        If `database` is the present one of the primary, it has lost these messages (SR-MNT-11).
+        If `database` is the present one of the primary, the primary has lost these messages (SR-MNT-11).
         """
         rows = self._db.read_cached(
             "SELECT id FROM message WHERE primary_server = ? AND place = 'shadow' AND primary_database <> ?"

@@ -36,7 +36,7 @@ class Clock(Protocol):
         """Return the documented seconds since the cell began."""
 
     def duration(self, seconds: float) -> float:
-        """Return the length of a documented duration in seconds of the event loop's time.
+        """Return how many seconds of the event loop's time a duration of documented `seconds` takes.
 
         The durations in a node's configuration are made with it too.
         """
@@ -51,20 +51,21 @@ class Clock(Protocol):
         """
 
     def take_lag_reason(self) -> str:
-        """Return what made the harness run late since the last call; "" when that is not known. Start again with ""."""
+        """Return in words what made the harness run late since the last call; "" when that is not known. Start again with ""."""
 
     def note_progress(self) -> None:
         """Note that an event was recorded.
 
         Where time jumps, the event loop counts turns (in virtual time also jumps) since the last such note, and such notes
         since the last jump; it ends the cell by a Runaway (a ClockError) when there are too many. A clock on which time
-        passes by itself flushes the recorded events.
+        passes by itself (all but the virtual one) flushes the recorded events.
         """
 
     def flush_with(self, flush: Callable[[], None]) -> None:
         """Set the function that flushes recorded events; it replaces the one that was set before.
 
-        Where time passes by itself it is called at each `note_progress`; else before time jumps and before the loop blocks.
+        Where time passes by itself it is called at each `note_progress`; on the virtual clock before time jumps and before the loop
+        blocks.
         """
 
     def shifted_program(self, directory: Path) -> ShiftedProgram | None:
@@ -94,7 +95,7 @@ class ClockClass(Clock, Protocol):
 
 
 def flush_nothing() -> None:
-    """Do nothing: what `flush_with` replaces."""
+    """Do nothing: the function that flushes until `flush_with` sets another."""
 
 
 _Class = TypeVar("_Class", bound=ClockClass)

@@ -1,7 +1,8 @@
 """The clocks of real time: at the documents' own values, or with all of them divided by a scale.
 
 *Lag* is the time by which the event loop runs late on a busy machine; checks of times are excused by it. *Documented* seconds
-are those of the documents: a real second has `scale` of them.
+are those of the documents: a real second has `scale` of them. A timer measures the lag every _CHECK_PERIOD_S: a *measurement*
+(`_check_lag`) that is called late adds its lateness to `_late`, which `take_lag` returns and empties.
 """
 
 import asyncio
@@ -62,9 +63,10 @@ class ScaledClock:
         await asyncio.sleep(seconds / self.scale)
 
     def take_lag(self) -> float:
-        """Return the lag since the last call, documented seconds.
+        """Return the lag since the last call, documented seconds; 0 if the loop was in time.
 
-        A measurement that is overdue counts by how late it is now, and the rest of its lateness when it is made.
+        If the next measurement is overdue now, its lateness so far counts too; the rest counts when it is made. `_overdue_taken` is
+        the part of it that earlier calls have returned.
         """
         overdue = max(self._loop.time() - self._check_due, self._overdue_taken)
         late = self._late + (overdue - self._overdue_taken if overdue > _TOLERATED_S else 0.0)
@@ -82,11 +84,11 @@ class ScaledClock:
         self._flush()
 
     def flush_with(self, flush: Callable[[], None]) -> None:
-        """Set the function that flushes recorded events."""
+        """Set the function with which `note_progress` flushes recorded events."""
         self._flush = flush
 
     def shifted_program(self, directory: Path) -> ShiftedProgram | None:
-        """Return None: a node gets scaled durations in its configuration."""
+        """Return None: no clock is shifted; a node gets scaled durations in its configuration instead."""
         return None
 
     def raising_clock_errors(self) -> AbstractAsyncContextManager[None]:

@@ -52,7 +52,7 @@ class VirtualClock:
         await asyncio.sleep(seconds)
 
     def take_lag(self) -> float:
-        """Return 0: virtual time is never late."""
+        """Return 0.0: virtual time is never late."""
         return 0.0
 
     def take_lag_reason(self) -> str:
@@ -64,11 +64,11 @@ class VirtualClock:
         return None
 
     def note_progress(self) -> None:
-        """Restart the counts by which the loop finds a Runaway."""
+        """Restart the loop's counts of turns and jumps, and count this event: too many of either are a Runaway."""
         self._loop.note_progress()
 
     def flush_with(self, flush: Callable[[], None]) -> None:
-        """Set the function that flushes recorded events, called before time jumps and before the loop blocks."""
+        """Set the function that flushes recorded events; the loop calls it before time jumps and before it blocks."""
         self._loop.before_waiting = flush
 
     @asynccontextmanager
@@ -100,7 +100,7 @@ class VirtualClock:
             raise errors[0]
 
     def stop(self) -> None:
-        """Do nothing: no timer measures lag."""
+        """Do nothing: this clock measures no lag by a timer that would have to be stopped."""
 
 
 @implements_clock("shifted")
@@ -129,7 +129,7 @@ class ShiftedClock(VirtualClock):
         return self._shifted_loop.take_lag_reason()
 
     def note_progress(self) -> None:
-        """Restart the counts by which the loop finds a Runaway, and flush the recorded events if a function is set for that."""
+        """Restart and count as the virtual clock does, and flush the recorded events if a function is set for that."""
         super().note_progress()
         self._flush()
 

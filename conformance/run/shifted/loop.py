@@ -158,7 +158,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     # polling and jumping
 
     def poll_sockets(self, turns: int, *, may_wait: bool) -> Ready:
-        """Return the sockets that are ready, as VirtualClockEventLoop does; note as lag how late the next timer is."""
+        """Return the sockets that are ready, as VirtualClockEventLoop does; before, note as lag how late the next timer is."""
         when = self.next_timer()
         if when is not None:
             self._lag = max(self._lag, self.time() - when)
@@ -169,10 +169,11 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     def _wait_or_jump(self) -> Ready:
         """Return the sockets that become ready within a short time, or jump if the programs are quiet and return none.
 
-        The base class calls it when no socket is ready and no callback is to be run. While time is held it blocks until the
-        next timer is due, for 1 s at most. Otherwise it blocks until nothing is in flight, and without a jump some milliseconds
-        more. Sockets that become ready right before a jump are returned instead. A program's request for a wait that cannot be
-        shifted is reported as UnshiftedWait, programs that are busy for too long as NeverQuiet.
+        The base class calls it when no socket is ready and no callback is to be run. While time is held it blocks until a socket is
+        ready or the next timer is due, for 1 s at most. Otherwise it blocks until nothing is in flight or a socket is ready; without a
+        jump for up to 5 ms more, before a jump until the next tick (4 ms). Sockets that become ready right before a jump are returned
+        instead. A program's request for a wait that cannot be shifted is reported as UnshiftedWait, programs that are busy for too
+        long as NeverQuiet; then nothing is returned.
         """
         when = self.next_timer()
         if self._holds:  # reasons not to jump, such as a node that starts
@@ -204,7 +205,10 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         return self.sockets.poll(min(pause, self._seconds_until(when)))
 
     def _ask_programs_again(self) -> None:
-        """Begin a new epoch in all programs if the loop has called anything, or jumped, since the last one; count the looks."""
+        """Begin a new epoch in all programs if the loop has called anything, or jumped, since the last one; count this look.
+
+        A new epoch also restarts the time after which NeverQuiet is reported.
+        """
         events = self._events_served + self.callbacks_called
         if events != self._events_at_epoch:
             self._looks = 0
@@ -217,8 +221,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     def _quiet_until(self, when: float | None) -> float | None:
         """Return the earliest moment for which a program or the loop (`when`) waits, by `time()`.
 
-        None while a program has something to do, and when neither waits for a moment (a program's deadline is NEVER
-        then).
+        None while a program may have something to do, and when neither waits for a moment (deadline NEVER).
         """
         earliest = math.inf if when is None else when
         for program in self._programs:
@@ -232,10 +235,11 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     def _choose_jump_target(self, earliest: float, when: float) -> float:
         """Return where to jump in a wait until `when`: to `earliest`, a program's timer, or later; note lag if later.
 
-        The target is `earliest` in the first jumps and in the first part of MAX_EXACT_WAIT_S, and as long as the wait may still
-        end within its limit at the pace so far. Else the wait is to end within MAX_REAL_WAIT_S: the rest of the wait is divided
-        by the number of jumps for which, at the pace so far, the real time that is left suffices. A jump beyond `earliest` ends
-        at most MAX_SKIP_FRACTION of the wait after now. Also count the jump in the wait, and note the node that causes the lag.
+        The target is `earliest` in the first _MIN_JUMPS_TO_EXTRAPOLATE jumps, in the first real seconds (_PART_TO_EXTRAPOLATE), and
+        while the wait may end within MAX_EXACT_WAIT_S at the pace so far. Once it may not, it is to end within MAX_REAL_WAIT_S:
+        whenever it would not at the pace so far, the rest of the wait is divided by the number of jumps for which the real time
+        that is left suffices, and the jump is that long at least. A jump beyond `earliest` ends at most MAX_SKIP_FRACTION of the
+        wait after now, and at `when` at the latest. Also count the jump in the wait, and note the node that causes the lag.
         """
         now, real = self.time(), time.monotonic()
         wait = self._current_wait(when, now, real)
@@ -297,7 +301,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
                 program.tree.sleep_threshold = self._sleep_threshold
 
     def _jump(self, target: float, tick: int) -> None:
-        """Set the offset so that `time()` is at least `target`; `tick` is the time of the last tick (`wait_for_tick`)."""
+        """Set the offset, here and in all programs, so that `time()` is at least `target`; `tick` is what `wait_for_tick` returned."""
         self.jumps += 1
         self._turns = self._progress_since_jump = 0  # those since the last jump, of which too many are a Runaway
         self._jumped_at = time.monotonic()

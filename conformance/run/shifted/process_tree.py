@@ -18,7 +18,8 @@ twice a second to measure a directory, which concerns none of them: so it is qui
 command less than `sleep_threshold` ago.
 
 A thread's slot in the page has whether it waits (`waits`), the last epoch that it has answered (`seen`), until when it
-waits (`deadline`), and how many of its waits have ended (`woken`).
+waits (`deadline`), and how many of its waits have ended (`woken`). A thread that has never waited in a call that the shim
+knows has no slot.
 """
 
 import os
@@ -74,7 +75,7 @@ class ProcessTree:
         """The processes that had something to do at the last look."""
 
     def note_guard_signalled(self) -> None:
-        """Note that the harness has just sent the guard a command, which it needs time to carry out."""
+        """Note that the harness has just sent the guard a command: for `sleep_threshold` seconds it counts as busy."""
         self._guard_signalled_at = time.monotonic()
 
     def follow(self, guard: int) -> None:
@@ -91,7 +92,10 @@ class ProcessTree:
         self._guard = None
 
     def ask_again(self) -> None:
-        """Begin a new epoch, since the harness has done something that may concern the processes; earlier looks count no more."""
+        """Begin a new epoch, since the harness has done something that may concern the processes.
+
+        What earlier looks have found counts no more: each waiting thread has to answer the new epoch.
+        """
         self._woken = {}
         self._begin_epoch()
 
@@ -103,7 +107,7 @@ class ProcessTree:
     def check_shifted(self) -> None:
         """Raise CannotShift when the clock of one of the processes is not shifted, or one asked for what cannot be shifted.
 
-        Block while the processes load the shim, up to some 2 s for each.
+        Block, with time.sleep, while the processes load the shim, up to some 2 s for each.
         """
         for pid in self._own_processes():
             for checks in range(_MAX_LOADING_CHECKS + 1):
@@ -162,8 +166,9 @@ class ProcessTree:
     def _none_was_woken(self, slots: Mapping[int, Slot], *, all_asleep: bool) -> bool:
         """Whether no wait of a thread has ended since `slots` were read, and none is about to end.
 
-        When a waiting thread was about to run (not `all_asleep`), begin a new epoch, and return True only after all have
-        answered that one without any wait having ended (see the module).
+        When a waiting thread was about to run (not `all_asleep`), begin a second epoch and return False; True only in a later look,
+        when all have answered that one without any wait having ended (see the module). `_woken` has the counts as the second
+        epoch was begun.
         """
         before = {tid: slots[tid].woken for tid in self._waiting}
         after = {slot.tid: slot.woken for slot in self.page.slots() if slot.waits}
@@ -196,7 +201,7 @@ class ProcessTree:
                 yield pid, int(thread), f"/proc/{pid}/task/{thread}"
 
     def _inner_id(self, tid: int, directory: str) -> int:
-        """Return the id that a thread has in its own process namespace, which it writes to its slot; `tid` when it has gone."""
+        """Return the id that a thread has in its own process namespace, which it writes to its slot; `tid` when it has ended."""
         inner_id = self._inner_ids.get(tid)
         if inner_id is None:
             inner_id = _read(f"{directory}/status", lambda text: _last_number(text, b"NSpid:"), tid)
@@ -204,9 +209,9 @@ class ProcessTree:
         return inner_id
 
     def _has_slept(self, tid: int, directory: str, now: float) -> bool:
-        """Whether a thread has slept, without using the processor, for `sleep_threshold` up to `now`.
+        """Whether a thread has slept, without using the processor, for `sleep_threshold` seconds up to `now` (time.monotonic).
 
-        False at the first look at a thread. Notes since when its processor time is the same.
+        False at the first look at a thread. Notes in `_slept` since when its processor time is the same.
         """
         state = _state(directory)
         used = _read(f"{directory}/schedstat", bytes, b"")

@@ -97,11 +97,11 @@ class SharedPage:
         self._map.close()
 
     def set_offset(self, nanoseconds: int, since: int) -> None:
-        """Set what the shim adds to the machine's clocks, and note it for the times of files.
+        """Set what the shim adds to the machine's clocks, and add it to the page's list of jumps, for the times of files.
 
         To the time of a file the shim adds the offset that was in force when the kernel stamped it. `since` is the time of
-        the last tick of the clock that stamps files, nanoseconds. When the page has no room for another jump, the new one
-        takes the place of the last.
+        the last tick of the clock that stamps files, nanoseconds. When the list is full (_MAX_JUMPS), the new jump takes the place
+        of the last.
         """
         index = min(self._jumps, _MAX_JUMPS - 1)
         self._jumps = index + 1

@@ -54,7 +54,7 @@ class ShiftedProgram:
         self._unshifted_waits_reported = False
 
     def take_unshifted_waits(self) -> str:
-        """Return a clause about what the node has asked for that cannot be shifted; "" if nothing, or once that was returned."""
+        """Return a clause about what the node has asked for that cannot be shifted; "" if nothing, and after it was returned once."""
         sentence = "" if self._unshifted_waits_reported else self.tree.unshifted_waits
         self._unshifted_waits_reported = self._unshifted_waits_reported or bool(sentence)
         return sentence
@@ -62,8 +62,8 @@ class ShiftedProgram:
     def command_prefix(self, program: str, environment: Mapping[str, str]) -> list[str]:
         """Return the words to put before a command of the node, which preload the shim beside what `environment` preloads.
 
-        `environment` is that of the command. Raises CannotShift when the file of `program` shows that the shim would not
-        reach it.
+        `program` is the command's first word, `environment` the variables that it gets. Raises CannotShift when the file of
+        `program` shows that the shim would not reach it.
         """
         check_program(program)
         preloaded = ":".join(filter(None, [str(self._library), environment.get("LD_PRELOAD")]))
@@ -87,7 +87,7 @@ class ShiftedProgram:
         self._stop_holding_for(self._guard)
 
     def on_ending(self) -> None:
-        """Keep time from jumping until `on_ended`."""
+        """Keep time from jumping until `on_ended`, as the node begins to end."""
         self._holds.enter_context(self._hold_time("a node ends"))
 
     def on_ended(self) -> None:
@@ -96,9 +96,9 @@ class ShiftedProgram:
         self._holds.close()
 
     def describe_awake(self) -> str:
-        """Return the node and its processes that had something to do at the last look; "" when there were none.
+        """Return the node and its processes that had something to do when they were last looked at; "" when there were none.
 
-        That reads `mta1: process 812 (postgres)`, say.
+        Such a text is `mta1: process 812 (postgres)`.
         """
         names = ", ".join(f"process {pid} ({_program_name(pid)})" for pid in self.tree.awake)
         return f"{self.name}: {names}" if names else ""

@@ -65,7 +65,7 @@ def why_not_shifted(pid: int, library: Path, page: Path) -> str:
 def build_shim(directory: Path | None = None) -> Path:
     """Return the path of the compiled shim; compile it unless it is in the cache, or in `directory` when that is given.
 
-    Raises CannotShift when it cannot be compiled.
+    Blocks while it compiles. Raises CannotShift when it cannot be compiled.
     """
     try:
         cache = directory or paths.cache() / "shifted"

@@ -27,7 +27,10 @@ async def fault(world: World, action: Fault) -> str:
 
 @handles(Partition)
 async def partition(world: World, action: Partition) -> str:
-    """Cut every link between two groups of parties, after healing a cut of the same name. Raises ValueError without a link."""
+    """Cut the links between two groups of parties, also for open sessions, after healing a cut of the same name.
+
+    With `one-way` only links from the first group to the second are cut. Raises ValueError without such a link.
+    """
     world.links.partition(action)
     return "cut"
 
@@ -51,16 +54,20 @@ async def heal(world: World, action: Heal) -> str:
 
 @handles(Answer)
 async def answer(world: World, action: Answer) -> str:
-    """Have a sink give the answers of the step from now on. Raises KeyError for an unknown sink."""
+    """Have a sink give the step's answer at its place from now on, `times` times (None: always); `accept` removes earlier ones.
+
+    Raises KeyError for an unknown sink.
+    """
     world.sink(action.sink).script_answer(action)
     return ""
 
 
 @handles(Offer)
 async def offer(world: World, action: Offer) -> str:
-    """Set the keywords that a sink offers from the next EHLO on; within TLS the same without STARTTLS, if not given apart.
+    """Set the keywords that a sink offers from the next EHLO on.
 
-    Raises KeyError for an unknown sink.
+    Within TLS it offers the step's `within_tls`, or without that the same keywords except STARTTLS. Raises KeyError for an unknown
+    sink.
     """
     sink, within_tls = world.sink(action.sink), action.within_tls
     sink.keywords = action.keywords
@@ -87,10 +94,10 @@ async def cut_power(world: World, server: str, keeps: SurvivingNames) -> None:
 
 @handles(Disk)
 async def disk(world: World, action: Disk) -> str:
-    """Make a server's disk full, read-only, slow or failing; if a test write proves that, record that the fault fired.
+    """Make a server's disk full, read-only, slow or failing, until it is healed; if a test write proves that, record `fault-fired`.
 
-    Only a disk that is full now (not from a later write on) or read-only is tested by a write. Each sync of a slow disk takes
-    `action.lasting` longer, documented seconds. Raises ValueError when a trouble of this name is in force.
+    Only a disk that is full now (not from a later write on) or read-only is tested by a write of the harness. Each sync of a slow
+    disk takes `action.lasting` longer, documented seconds. Raises ValueError when a trouble of this name is in force.
     """
     if action.name in world.disk_troubles:
         raise ValueError(f"the disk trouble {action.name!r} is in force already")
@@ -103,10 +110,10 @@ async def disk(world: World, action: Disk) -> str:
 
 
 async def heal_disk(world: World, action: Disk) -> None:
-    """End the trouble of a disk, and record whether the node has met it.
+    """End the trouble of a disk; record that, and before it `fault-fired` if the node has met the trouble.
 
-    A running server is restarted if the disk has to be mounted again for that, as after read-only. Raises CannotRestart when
-    it does not start again.
+    A running server is killed and started again if the disk has to be mounted again, as after read-only. Raises CannotRestart
+    when it does not start again, KeyError when the trouble is not in force.
     """
     del world.disk_troubles[action.name]
     disk, supervisor = world.disks[action.node], world.supervisors[action.node]
@@ -123,7 +130,7 @@ async def heal_disk(world: World, action: Disk) -> None:
 
 
 async def heal_disks(world: World) -> None:
-    """End all troubles of disks; a server that does not restart is left stopped."""
+    """End all troubles of disks; a server that has to be restarted for that and does not start is left stopped."""
     for action in tuple(world.disk_troubles.values()):
         with suppress(CannotRestart):  # it is recorded, and judged
             await heal_disk(world, action)

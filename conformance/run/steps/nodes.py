@@ -36,8 +36,9 @@ from conformance.scenarios.steps.nodes import (
 async def act_on_nodes(world: World, action: NodeAction) -> str:
     """Act on each of the nodes now, or with `at` when that moment of the protocol comes, which is once at most.
 
-    With `at` the step ends at once. `occasion` is the moment's name in the history. Raises NodeError if a node does not do
-    its part or is in a wrong state; at a moment the world of the cell raises that at its end.
+    With `at` the step ends at once with the detail `armed`, and the action is done while later steps run. `occasion` is the
+    moment's name in the history. Raises NodeError if a node does not do its part or is in a wrong state; for an action at a
+    moment the world of the cell raises it when the cell ends.
     """
     if action.at is not None:
         world.links.run_at_moment(action.at, lambda: _act_at_moment(world, action), name=action.occasion)
@@ -51,7 +52,11 @@ async def _act_at_moment(world: World, action: NodeAction) -> None:
 
 
 async def _act_now(world: World, action: NodeAction) -> str:
-    """Act on each of the nodes, in the order in which the step names them; return the detail of the step. Raises NodeError."""
+    """Act on each of the nodes, one after another as the step names them; return the detail of the step.
+
+    The detail says what runs after `kill-one` and `start-another`, and is "" after all others. Raises NodeError; then the nodes
+    after the one that failed are left as they are.
+    """
     details: list[str] = []
     for name in world.server_names(action.node):
         supervisor = world.supervisors[name]
@@ -85,9 +90,9 @@ async def _act_now(world: World, action: NodeAction) -> str:
 async def configure(world: World, action: Configure) -> str:
     """Offer nodes new transport parameters and listener settings, and record for each whether it accepted them.
 
-    `action.unknown` has keys that no parameter has, which a node must refuse. A refusal is recorded and is no error: a
-    scenario may expect it. A node that is not running reads the changes when it starts: they are recorded then, by its
-    supervisor, and the detail of the step names the node.
+    `action.unknown` has keys that no parameter has, which a node must refuse. A refusal is recorded and raises nothing: a
+    scenario may expect it. A node that is down reads the changes when it starts: they are recorded then, by its supervisor, and
+    the detail of the step names the node. Raises NodeError if a node fails to reload in another way.
     """
     details: list[str] = []
     for name in world.server_names(action.node):
@@ -112,7 +117,7 @@ async def activate(world: World, action: Activate) -> str:
     """Make mailbox databases active on another server in one change; every running node reloads its configuration once.
 
     `reconfigure` without changes makes the configuration anew, with the databases where they are active now. A node that is not
-    running gets that when it starts. Raises ConfigurationRefused.
+    running gets that when it starts. Raises NodeError (ConfigurationRefused when a node refuses that); later nodes are left out.
     """
     world.active_databases.update(dict.fromkeys(action.database, action.on))
     for supervisor in world.supervisors.values():
@@ -144,16 +149,16 @@ async def resubmit(world: World, action: Resubmit) -> str:
 
 @handles(Inspect)
 async def inspect(world: World, action: Inspect) -> str:
-    """Record the queues of nodes, as their command `inspect` prints them. Raises NodeError when it fails."""
+    """Run the command `inspect` of nodes, and record the queues that it prints. Raises NodeError when it fails."""
     for name in world.server_names(action.node):
         await world.supervisors[name].inspect()
     return ""
 
 
 async def _run_command(world: World, node: str, command: str, *arguments: str) -> None:
-    """Run a command of a node and record it, with the reason if it failed.
+    """Run a command of a node, wait for its end, and record it, with the reason if it failed, which raises nothing.
 
-    Raises Unsupported if the node has no such command: then nothing is recorded.
+    What it printed is dropped. Raises Unsupported if the node has no such command: then nothing is recorded.
     """
     failed = None
     try:

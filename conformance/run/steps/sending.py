@@ -1,7 +1,8 @@
 """Steps that send messages: as a sender outside of the organisation, as the submission service, or as another server.
 
 A handler returns the detail that is recorded with the end of its step. An *attempt* is one transmission of a message, with the
-reply to it. A message of a step `m` has the name `m#1`, `m#2`, ...; the outbox of the world has the messages by name.
+reply to it. A message of a step `m` has the name `m#1`, `m#2`, ...; the outbox of the world has the messages by name. A message
+that a server refuses, and a session that is lost, raise nothing: the `Attempt` event describes it.
 """
 
 import asyncio
@@ -20,7 +21,10 @@ from conformance.wire.sender import Recipient, Sender, SendResult, Transmission
 
 @handles(Send, Submit)
 async def send(world: World, action: Send) -> str:
-    """Make the messages of the step and send them; with `background`, start a task that sends them, and return at once."""
+    """Make the messages of the step and send them; with `background`, start a task that sends them, and return at once.
+
+    Raises KeyError when messages of this name were made before.
+    """
     messages = [_make_message(world, action, number) for number in range(1, action.count + 1)]
     await _start_or_send(world, action, messages, background=action.background)
     return f"{len(messages)} messages"
@@ -49,9 +53,10 @@ async def _start_or_send(world: World, step: Send, messages: Sequence[OutMessage
 
 
 async def _send_all(world: World, step: Send, messages: Sequence[OutMessage]) -> None:
-    """Divide the messages among as many concurrent senders as the step says, and wait until all are sent.
+    """Divide the messages among as many concurrent senders as the step says, and wait until all are sent or given up.
 
-    Each sender has one session at a time.
+    Each sender has one session at a time. What one of them raises (OSError when this machine has run out of something) cancels
+    the others, and is raised in a group.
     """
     shares = [messages[start :: step.concurrency] for start in range(min(step.concurrency, len(messages)))]
     async with asyncio.TaskGroup() as group:
@@ -62,9 +67,9 @@ async def _send_all(world: World, step: Send, messages: Sequence[OutMessage]) ->
 async def _send_share(world: World, step: Send, messages: Sequence[OutMessage]) -> None:
     """Send messages one after another, over one session where possible, with the retries of the step; record each attempt.
 
-    `step.via` are servers, one for each attempt in turn; `step.sessions` is `one`, or `each` for a session for each
-    attempt, as with several servers. A message is sent again only after a lost session or a transient reply. One that was
-    not accepted in the end raises nothing.
+    `step.via` are servers, one for each attempt in turn. `step.sessions` is `one`, or `each` for a new session for each attempt,
+    which several servers imply. A message is sent again only after a lost session or a transient reply, `step.retry.times`
+    times at most and `step.retry.every` documented seconds later. The session is ended with QUIT.
     """
     sender: Sender | None = None
     for message in messages:
@@ -117,7 +122,10 @@ def _make_sender(world: World, step: Send, server: str) -> Sender:
 
 
 def _transmission(step: Send, message: OutMessage) -> Transmission:
-    """Return the envelope of a step with the content of a message, which an earlier step may have made."""
+    """Return what to send: the envelope parameters of a step, and the recipients and content of a message.
+
+    The step may be a `resend` of a message that an earlier step has made.
+    """
     of_recipients = _parameters(NOTIFY=step.notify, ORCPT=step.orcpt)
     return Transmission(
         sender=step.sender,
@@ -132,7 +140,7 @@ def _transmission(step: Send, message: OutMessage) -> Transmission:
 
 
 def _parameters(**values: str | None) -> tuple[str, ...]:
-    """Return the parameters of a command by their names, without those that are None."""
+    """Return `NAME=value` for each argument that is not None: the parameters of an SMTP command."""
     return tuple(f"{name}={value}" for name, value in values.items() if value is not None)
 
 

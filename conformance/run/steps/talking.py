@@ -18,7 +18,10 @@ from conformance.wire.talk import talk as hold_conversation
 
 @handles(Talk)
 async def talk(world: World, action: Talk) -> str:
-    """Send each line of the step and read the replies; with `background`, start a task that does, and return at once."""
+    """Send each line of the step and read the replies; with `background`, start a task that does, and return at once.
+
+    Raises KeyError when the party cannot reach that listener of the server.
+    """
     if action.background:
         task = asyncio.get_running_loop().create_task(_run_talk(world, action), name=f"talk {action.name}")
         world.outbox.add_background_send(action.name, task)
@@ -28,11 +31,14 @@ async def talk(world: World, action: Talk) -> str:
 
 
 async def _run_talk(world: World, action: Talk) -> None:
-    """Hold the conversation and record it when it has ended; also record lag if the harness itself was late in it."""
+    """Hold the conversation and record it when it has ended; also record lag if the harness itself was late in it.
+
+    Raises KeyError when the party has no link to that listener, OSError when this machine has run out of something.
+    """
     number = 0
 
     def make_content(name: str) -> bytes:
-        """Make the next message of the conversation from a template; dot-stuffed unless the template is raw."""
+        """Return the content of the conversation's next message, from the template `name`; dot-stuffed unless that is raw."""
         nonlocal number
         number += 1
         content = build_message(

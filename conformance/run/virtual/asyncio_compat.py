@@ -108,7 +108,7 @@ class ReadHandle:
 def _init_handle(self: asyncio.Handle, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
     """Set what the `__init__` of Handle sets, without what asyncio adds for debugging: a session takes dozens of handles.
 
-    It is the `__init__` of FastHandle, and FastTimerHandle calls it.
+    It is the `__init__` of FastHandle, and FastTimerHandle calls it. `context` None means a copy of the current one.
     """
     self._context = copy_context() if context is None else context
     self._loop = loop
@@ -164,7 +164,7 @@ class OpenSocket(NamedTuple):
 def open_sockets(loop: asyncio.AbstractEventLoop) -> list[OpenSocket]:
     """Return the connections, then the listeners that a selector loop still serves, each in the order of descriptors.
 
-    Connections that are closing already are left out.
+    Connections that are closing already are left out. The loop must be a SelectorEventLoop.
     """
     assert isinstance(loop, selector_events.BaseSelectorEventLoop)
     transports = [transport for _, transport in sorted(loop._transports.items()) if not transport.is_closing()]

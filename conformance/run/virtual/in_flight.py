@@ -14,7 +14,9 @@ and answers two questions:
 Only connections with news are looked at. An endpoint becomes *active* when its connection is established and when it
 sends, shuts down or closes. It stays active until nothing that it sent is in flight (`_deactivate`). When the peer has not read
 all of it by then, the endpoint is kept as *unread* for `predict_readable`, but no longer delays a jump: a receiver may leave
-octets unread for hours. An *accept* is in flight while a connection has not yet come to the queue of its listener.
+octets unread for hours. An *accept* is in flight while a connection has not yet come to the queue of its listener. An endpoint
+whose transport is still to be made is kept in `_without_transport`. `_watched` has the selector's keys by descriptor: what the
+loop waits for now.
 """
 
 import contextlib
@@ -98,13 +100,16 @@ class InFlightTracker:
     # events of sockets
 
     def note_listening(self, sock: socket.socket) -> None:
-        """Note a listening socket of this loop."""
+        """Note a listening socket of this loop by its address, so that connects to it are known to be answered."""
         host, port = sock.getsockname()[:2]
         self._listeners[host, port] = sock
 
     @contextlib.contextmanager
     def connecting(self, sock: socket.socket, address: tuple[str, int]) -> Iterator[None]:
-        """Look at the answer to the connect of a socket as something that may be in flight, while the context lasts."""
+        """Take the answer to the connect of a socket for something that may be in flight, while the context lasts.
+
+        `address` is the one that the socket connects to.
+        """
         self._connecting[sock] = address
         try:
             yield
@@ -112,9 +117,9 @@ class InFlightTracker:
             del self._connecting[sock]
 
     def note_connected(self, sock: socket.socket) -> bool:
-        """Add the endpoint of a socket that has connected, and return True; False when the kernel has not established it.
+        """Add the endpoint of a socket that has connected, and return True; False when it is not connected.
 
-        False too for a connection that was refused, or reset already.
+        That is while the kernel has not established the connection, and when it was refused or reset already.
         """
         try:
             remote = sock.getpeername()
@@ -129,9 +134,9 @@ class InFlightTracker:
         self._without_transport[sock] = self._add(Endpoint(sock, sock.getsockname(), remote))
 
     def take_endpoint(self, sock: socket.socket) -> Endpoint:
-        """Return the endpoint of a socket whose transport is being made; it waits for a transport no longer.
+        """Return the endpoint of a socket whose transport is being made, and take it out of those without a transport.
 
-        Add an endpoint when none is waiting. For a socket that is not connected return one that is not tracked.
+        Add an endpoint when the socket has none. For a socket that is not connected return one that is not tracked.
         """
         if (endpoint := self._without_transport.pop(sock, None)) is not None:
             return endpoint
@@ -155,7 +160,7 @@ class InFlightTracker:
         return endpoint
 
     def clear(self) -> None:
-        """Take all endpoints as having nothing in flight, after the loop has reported what never came (Stall)."""
+        """Treat every endpoint as having nothing in flight, after the loop has reported what never came (Stall)."""
         self.active.clear()
 
     # what will be readable, by the counters
@@ -163,8 +168,8 @@ class InFlightTracker:
     def predict_readable(self) -> list[SelectorKey] | None:
         """Return the keys of the sockets that are about to become readable; None when the counters cannot say which.
 
-        Sockets that the loop does not read from now are left out; listeners with a connection to accept are among the others.
-        Endpoints whose octets were found to be read are no longer active afterwards.
+        Sockets that the loop does not watch for reading now are left out; listeners with a connection to accept are among the
+        others. The kernel is not asked. Endpoints of which all octets and the FIN were read are deactivated.
         """
         if self._connecting:
             return None
@@ -202,10 +207,10 @@ class InFlightTracker:
     # what is in flight, by TCP_INFO
 
     def find_pending(self, nothing_readable: bool) -> str | None:
-        """Return a description of the first thing found in flight, or None; endpoints with nothing in flight are deactivated.
+        """Return a description of the first thing found in flight, such as `a FIN of 127.0.0.1:5 -> 127.0.0.1:6`; None for nothing.
 
-        `nothing_readable`: a poll has just shown that no socket is readable, so what was sent and not read has not come.
-        Otherwise octets that wait in a receive queue are not in flight: they have come.
+        Deactivates endpoints with nothing in flight. `nothing_readable`: a poll has just shown that no socket is readable, so
+        what was sent and not read has not come. Otherwise octets that wait in a receive queue are not in flight: they have come.
         """
         for sock, address in self._connecting.items():
             if self.is_connect_pending(sock, address):
@@ -221,9 +226,10 @@ class InFlightTracker:
         return None
 
     def is_connect_pending(self, sock: socket.socket, address: tuple[str, int]) -> bool:
-        """Whether the answer to a connect is in flight; False for an address that is not of the loopback.
+        """Whether the answer to a connect is in flight; False for a closed socket, and for an address that is not of the loopback.
 
-        A loopback answers every SYN with SYN-ACK or RST, unless the listener's queue is full: then the SYN is dropped.
+        A loopback answers every SYN with SYN-ACK or RST, unless the queue of the listener is full: then the SYN is dropped, and no
+        answer is in flight.
         """
         if sock.fileno() < 0 or tcp.info(sock).state != tcp.SYN_SENT or not _is_loopback(address):
             return False
@@ -255,7 +261,8 @@ class InFlightTracker:
     def _pending_delivery(self, endpoint: Endpoint, peer: Endpoint | None, nothing_readable: bool) -> str | None:
         """Return what an endpoint has sent that has not come to its peer, or None; deactivate the endpoint when all has come.
 
-        None too while the peer does not read: then the endpoint stays active. What goes to another process is not looked at.
+        None too while the peer does not read: then the endpoint stays active. What goes to another process (`peer` None) cannot be
+        seen and counts as arrived.
         """
         if peer is None:  # of another process, or of a connection that will not be accepted
             self._deactivate(endpoint)
@@ -311,9 +318,10 @@ class InFlightTracker:
         return 0 if key is None else key.events
 
     def _deactivate(self, endpoint: Endpoint) -> None:
-        """Take an endpoint out of the active ones.
+        """Take an endpoint out of the active ones, since nothing that it sent is in flight.
 
-        Keep it as unread while its open peer has not read all. Remove it, and its peer if that is known, when both are closed.
+        Keep it as unread while its open peer has not read all. Remove it when it is closed and its peer is not known, and remove
+        both when both are closed.
         """
         self.active.pop(endpoint, None)
         self._unread.pop(endpoint, None)
@@ -328,7 +336,7 @@ class InFlightTracker:
             self._remove(endpoint)
 
     def _remove(self, endpoint: Endpoint) -> None:
-        """Forget an endpoint, and that it is the peer of another, which stays."""
+        """Forget an endpoint; its peer, if any, stays and has no peer from now on."""
         self.active.pop(endpoint, None)
         self._unread.pop(endpoint, None)
         self._without_transport.pop(endpoint.sock, None)

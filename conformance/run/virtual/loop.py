@@ -15,7 +15,8 @@ things in the same order.
 
 Octets, connections and closes are *in flight* while one end has sent them and the other has not yet seen them. A *turn* is one
 pass of the loop over its callbacks. *Progress* is an event that the program's user waits for: in a cell, a recorded event. When
-time cannot go on, the loop *reports* a ClockError: it passes the error to the innermost handler, or raises it.
+time cannot go on, the loop *reports* a ClockError: it passes the error to the innermost handler, or raises it. `sockets` is the
+selector, `tracker` finds what is in flight, and `_holds` are the reasons for which time is *held*, that is, does not jump.
 """
 
 import asyncio
@@ -103,7 +104,10 @@ class VirtualClockEventLoop(TrackingEventLoop):
         return self._now
 
     def note_progress(self) -> None:
-        """Note that the program has done something that it is run for: restart the counts that end in Runaway."""
+        """Note that the program has done something that it is run for: restart the counts of turns and jumps that end in Runaway.
+
+        Too many such calls without a jump end in Runaway too.
+        """
         self._jumps_since_progress = self._turns = 0
         self._progress_since_jump += 1
 
@@ -150,13 +154,13 @@ class VirtualClockEventLoop(TrackingEventLoop):
         return future
 
     async def create_server(self, *args: Any, backlog: int = BACKLOG, **named: Any) -> asyncio.Server:
-        """See asyncio.loop.create_server; the default backlog does not overflow."""
+        """Do what asyncio.loop.create_server does, with a default backlog that does not overflow."""
         return await super().create_server(*args, backlog=backlog, **named)
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
-        """Connect a socket and note the connection in the tracker; an open port of the loopback answers at once.
+        """Connect a socket and note the connection in the tracker; block while the loopback's answer is in flight.
 
-        Raises OSError when the connection is refused.
+        For a host that does not answer, wait on the loop. Raises OSError when the connection is refused.
         """
         if isinstance(address, tuple):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -171,10 +175,10 @@ class VirtualClockEventLoop(TrackingEventLoop):
             self.tracker.note_connected(sock)
 
     def _wait_for_answer(self, sock: socket.socket, address: Any, error: int) -> bool:
-        """Block while the answer to a connect is in flight; return whether it has come. Raises OSError for a refusal.
+        """Block while the answer to a connect is in flight, up to `kernel_timeout` real seconds; return whether it has come.
 
         `error` is the error number that the first connect_ex returned. False: the caller has to wait on the loop, as for a host
-        that does not answer.
+        that does not answer. Raises OSError for a refusal.
         """
         if error == errno.EINPROGRESS:
             error = sock.connect_ex(address)
@@ -240,7 +244,7 @@ class VirtualClockEventLoop(TrackingEventLoop):
         self._woken_spuriously = True
 
     def _wait_or_jump(self) -> Ready:
-        """Wait for what is held or in flight and return the sockets that became ready, or jump and return none.
+        """Block while time is held or something is in flight, and return the sockets that became ready; else jump and return none.
 
         The loop calls this when no socket is ready and no callback is to be run. Calls `before_waiting` first. While time is
         held it blocks until a socket is ready, without limit. Reports a ClockError and returns none when time cannot jump either.
@@ -272,8 +276,8 @@ class VirtualClockEventLoop(TrackingEventLoop):
     def _wait_for_kernel(self, *, nothing_readable: bool) -> Ready:
         """Block until nothing is in flight, or report Stall after `kernel_timeout`, and forget what was in flight then.
 
-        With `nothing_readable` (see `InFlightTracker.find_pending`), return sockets as soon as one becomes ready. Otherwise
-        return [].
+        `nothing_readable`: the caller's poll has just found no socket readable; then return sockets as soon as one becomes ready.
+        Otherwise, and when none became ready, return [].
         """
         checks, waited = 0, 0.0
         while not self.tracker.idle and (pending := self.tracker.find_pending(nothing_readable)):

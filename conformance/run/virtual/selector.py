@@ -1,7 +1,8 @@
 """A selector that reports events in the order in which sockets were registered, or in a shuffled one.
 
 The event loops of the virtual and of the shifted clock poll it. A *key* is what selectors keep of a registered socket: the
-object, its descriptor, the events that are waited for, and the loop's data.
+object, its descriptor, the events that are waited for, and the loop's data. The *place* of a key (`_order`) says where its
+socket comes among those that one poll reports. A registration is *deferred* until the next poll passes it to epoll.
 """
 
 import select
@@ -34,14 +35,17 @@ class OrderedSelector(BaseSelector):
         self._deferred: dict[int, None] = {}
 
     def shuffle(self, seed: int) -> None:
-        """Draw from a seed the places of sockets that are registered from now on, in which those ready in one poll are reported.
+        """Give sockets that are registered from now on random places, drawn from a seed, instead of the order of registration.
 
-        A place belongs to the registration, not to the poll: how often the kernel is asked changes nothing.
+        A socket keeps its place while it is registered: how often the kernel is asked changes nothing.
         """
         self._shuffle = Random(seed)  # noqa: S311  # it draws an order and protects no secret
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
-        """Register a socket (see selectors.BaseSelector). Raises KeyError when it is registered already."""
+        """Wait for events (EVENT_READ | EVENT_WRITE) of a socket or descriptor from now on; return its new key, with `data`.
+
+        Raises KeyError when it is registered already.
+        """
         descriptor = fileobj if isinstance(fileobj, int) else fileobj.fileno()
         if descriptor in self._keys:
             raise KeyError(f"{fileobj!r} is registered already")
@@ -49,12 +53,12 @@ class OrderedSelector(BaseSelector):
         return self._add(SelectorKey(fileobj, descriptor, events, data))
 
     def register_later(self, descriptor: int, events: int, data: Any) -> None:
-        """Register a descriptor that is not registered, with the system call deferred until the next poll; nothing is checked."""
+        """Register a descriptor, with the system call deferred until the next poll; it must not be registered, which is not checked."""
         self._deferred[descriptor] = None
         self._add(SelectorKey(descriptor, descriptor, events, data))
 
     def _add(self, key: SelectorKey) -> SelectorKey:
-        """Add a key, with the next place in the order of registration, or one at random."""
+        """Add a key, with the next place in the order of registration, or after `shuffle` one at random; return the key."""
         self._registrations += 1
         drawn = self._shuffle.getrandbits(32) if self._shuffle is not None else 0
         self._order[key.fd] = (drawn, self._registrations)
@@ -62,7 +66,7 @@ class OrderedSelector(BaseSelector):
         return key
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
-        """Replace the events and the data of a registered socket; return its new key. Raises KeyError for another socket."""
+        """Replace the events and the data of a registered socket; return its new key. Raises KeyError when it is not registered."""
         before = self.get_key(fileobj)
         if events != before.events and before.fd not in self._deferred:
             self._epoll.modify(before.fd, _epoll_mask(events))
@@ -95,11 +99,14 @@ class OrderedSelector(BaseSelector):
         self._deferred.clear()
 
     def select(self, timeout: float | None = None) -> Ready:
-        """Poll (see `poll`), under the name that asyncio calls."""
+        """Return what `poll` does, under the name that asyncio calls."""
         return self.poll(timeout)
 
     def poll(self, timeout: float | None) -> Ready:
-        """Return the sockets that are ready; block up to `timeout` real seconds until one is (None: without limit)."""
+        """Return the sockets that are ready, sorted by place; block up to `timeout` real seconds until one is (None: no limit).
+
+        Return [] after the timeout. 0 does not block.
+        """
         for descriptor in self._deferred:
             self._epoll.register(descriptor, _epoll_mask(self._keys[descriptor].events))
         self._deferred.clear()

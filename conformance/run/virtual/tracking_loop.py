@@ -1,16 +1,18 @@
-"""An asyncio event loop that tells the in-flight tracker of every socket, and calls timers in a reproducible order.
+"""An asyncio event loop that notes every socket in the in-flight tracker, and calls timers in a reproducible order.
 
 It differs from `asyncio.SelectorEventLoop` in these points, for which it overrides private methods (`asyncio_compat`):
 
 - A turn polls the sockets only when there is nothing else to do, after MAX_TURNS_WITHOUT_POLL turns, and with
   `polls_every_turn`. asyncio queues the callbacks of ready sockets for later in the turn; here they are called at once, by
   `_serve_sockets`.
-- Timers of equal times are called in the order in which they were made, or after `shuffle_ties` in any.
+- Timers of equal times are called in the order in which they were made, or after `shuffle_ties` in a drawn one.
 - Transports are `TrackedTransport`s, and connecting, accepting and listening are noted in `tracker`.
 - While a child process runs, time is held: what it does cannot be seen.
 
-How sockets are polled, and what time is, the subclasses decide: the loops of the virtual and of the shifted clock. While
-time is *held*, it does not jump. A *turn* is one pass over the callbacks that are ready.
+How sockets are polled, and what time is, the subclasses decide: the loops of the virtual and of the shifted clock. They
+implement the methods that raise NotImplementedError here. While time is *held*, it does not jump. A *turn* is one pass over the
+callbacks that are ready (`_ready`). `_timers` is a heap of (when, place among the timers of that time, handle). `_shuffle` draws
+places after `shuffle_ties`, and is None before. `_holds_of_children` has the contexts that hold time, by the id of a child process.
 """
 
 import asyncio
@@ -54,7 +56,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     """Whether `time()` increases by itself, so that timers become due."""
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
-        """Return a new loop, or raise UnsupportedPython before anything was made that would have to be closed."""
+        """Return a new loop; raise UnsupportedPython, where this Python's asyncio does not fit, before anything has to be closed."""
         if unknown := incompatibilities():
             raise UnsupportedPython(unknown)
         return super().__new__(cls)
@@ -90,7 +92,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         self.sockets.shuffle(seed)
 
     def hold_time(self, reason: str) -> contextlib.AbstractContextManager[None]:
-        """Do not jump while the context lasts: something is under way that the loop cannot see."""
+        """Do not jump while the context lasts: something is under way that the loop cannot see. `reason` names it."""
         raise NotImplementedError
 
     def wait_for_delivery(self) -> None:
@@ -117,7 +119,8 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     def _run_once(self) -> None:
         """Make one turn: serve the sockets unless there is something else to do, then call what is ready and due.
 
-        An exception of a callback goes to the loop's exception handler; SystemExit and KeyboardInterrupt are raised.
+        Serving them may block, and may let time jump. An exception of a callback goes to the loop's exception handler; SystemExit and
+        KeyboardInterrupt are raised.
         """
         ready = self._ready
         self._turns_since_poll += 1
@@ -138,7 +141,10 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
                     self._report_callback_error(handle, error)
 
     def _serve_sockets(self) -> None:
-        """Poll and call the callbacks of ready sockets; repeat until a callback, a timer or a stop is to be handled."""
+        """Poll and call the callbacks of ready sockets; repeat until a callback, a timer or a stop is to be handled.
+
+        A poll with something else to do does not wait; any other may block, or let time jump.
+        """
         turns, self._turns_since_poll = self._turns_since_poll, 0
         busy = self._ready or self._stopping
         busy = busy or (self.timer_may_be_due and self._timers and self._timers[0][0] <= self.time())
@@ -174,7 +180,10 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         return timers[0][0] if timers else None
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:
-        """Call `callback` in the next turn (see asyncio.loop.call_soon)."""
+        """Have `callback(*args)` called after all that is ready already, as asyncio.loop.call_soon does; return its handle.
+
+        Raises RuntimeError when the loop is closed.
+        """
         if self._closed:
             self._check_closed()
         handle: asyncio.Handle = FastHandle(callback, args, self, context)
@@ -184,9 +193,10 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        """Call `callback` at `when` (see asyncio.loop.call_at), after the timers that were made before for that time.
+        """Have `callback(*args)` called at `when`, seconds of `time()`, as asyncio.loop.call_at does; return its handle.
 
-        After `shuffle_ties` the order of timers for one time is drawn.
+        It comes after the timers that were made before for that time; after `shuffle_ties` their order is drawn. Raises
+        RuntimeError when the loop is closed.
         """
         if self._closed:
             self._check_closed()
@@ -208,11 +218,14 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     # watching sockets
 
     def start_reading(self, descriptor: int, on_readable: Callable[[], None]) -> None:
-        """Call `on_readable` whenever a socket is readable. It must not be watched yet; cheaper than `watch_readable`."""
+        """Call `on_readable` whenever a socket is readable, until `unwatch_readable`; cheaper than `watch_readable`.
+
+        The socket must not be watched yet, not even for writing.
+        """
         self.sockets.register_later(descriptor, EVENT_READ, (ReadHandle(on_readable), None))
 
     def watch_readable(self, descriptor: int, on_readable: Callable[[], None]) -> None:
-        """Call `on_readable` whenever a socket is readable, which may be watched for writing already."""
+        """Call `on_readable` whenever a socket is readable, until `unwatch_readable`; it may be watched for writing already."""
         self._add_reader(descriptor, on_readable)
 
     def unwatch_readable(self, descriptor: int) -> None:
@@ -220,7 +233,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         self._remove_reader(descriptor)
 
     def watch_writable(self, descriptor: int, on_writable: Callable[[], None]) -> None:
-        """Call `on_writable` whenever a socket can be written to."""
+        """Call `on_writable` whenever a socket can be written to, until `unwatch_writable`."""
         self._add_writer(descriptor, on_writable)
 
     def unwatch_writable(self, descriptor: int) -> None:
@@ -248,7 +261,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     ) -> tuple[Any, Any]:
         """Connect and return (transport, protocol), as asyncio.loop.create_connection does.
 
-        An IPv4 address without options needs no look-up and no extra turns.
+        An IPv4 address without options needs no look-up and no extra turns. Raises OSError when the connection is refused.
         """
         if named or not isinstance(host, str) or not _IPV4_ADDRESS.fullmatch(host):
             return await super().create_connection(protocol_factory, host, port, **named)
@@ -270,7 +283,10 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         extra: Any = None,
         server: Any = None,
     ) -> TrackedTransport:
-        """Return the transport of a connected socket, started: connection_made was called. `waiter` is resolved at once."""
+        """Return a new transport of a connected socket, which the loop keeps until `forget_transport`.
+
+        It is started: the protocol's connection_made was called. `waiter`, if any, is resolved at once; `extra` is not used.
+        """
         transport = TrackedTransport(self, sock, protocol, self.tracker.take_endpoint(sock), server)
         self._transports[sock.fileno()] = transport
         transport.start()
@@ -279,7 +295,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         return transport
 
     def forget_transport(self, descriptor: int) -> None:
-        """Remove the transport of a descriptor that is about to be closed."""
+        """Remove the transport of a descriptor that is about to be closed from those that the loop serves."""
         del self._transports[descriptor]
 
     def _make_ssl_transport(
@@ -304,10 +320,11 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     def _accept_connection(
         self, protocol_factory: Any, sock: socket.socket, sslcontext: Any = None, server: Any = None, *rest: Any
     ) -> None:
-        """Accept one connection and start its transport in the same turn; the next poll reports another one.
+        """Accept one connection and start its transport in the same turn; if there is another one, the next poll reports it.
 
-        With TLS asyncio accepts. Without a connection to accept, only the next poll is made to ask the kernel. At any other
-        error, such as when no descriptors are left, `cannot_accept` is called, and then asyncio's own method.
+        With TLS (`sslcontext`) asyncio's own method accepts. If there is no connection to accept, only note that the next poll
+        must ask the kernel. At any other error, such as when no descriptors are left, call `cannot_accept`, then asyncio's own
+        method, which tries again later.
         """
         if sslcontext is not None:
             super()._accept_connection(protocol_factory, sock, sslcontext, server, *rest)
@@ -330,7 +347,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
             raise
 
     def _accept(self, listener: socket.socket) -> tuple[socket.socket, Any]:
-        """Accept a connection, waiting for the kernel to deliver one that is in flight; return it and its address.
+        """Accept a connection and return its socket and the peer's address; block while the kernel has one to deliver.
 
         Raises BlockingIOError when there is none.
         """
@@ -350,7 +367,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         return super()._accept_connection2(protocol_factory, conn, extra, *rest, **named)  # type: ignore[no-any-return]
 
     def _start_serving(self, protocol_factory: Any, sock: socket.socket, *rest: Any, **named: Any) -> None:
-        """Accept connections of a listener from now on, and note the listener in the tracker."""
+        """Accept connections of a listener from now on, note it in the tracker, and set TCP_NODELAY for what it accepts."""
         self.tracker.note_listening(sock)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted connections inherit it
@@ -359,7 +376,7 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
     # child processes
 
     async def _make_subprocess_transport(self, *args: Any, **named: Any) -> Any:
-        """Start a child process and return its transport; hold time until the process has ended, or `stop_holding_for`."""
+        """Start a child process and return its transport; hold time until the process has ended, or until `stop_holding_for`."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.hold_time("a subprocess"))
             transport = await super()._make_subprocess_transport(*args, **named)
@@ -371,18 +388,18 @@ class TrackingEventLoop(asyncio.SelectorEventLoop):
         return transport
 
     def _child_watcher_callback(self, pid: int, returncode: int, transp: Any) -> None:
-        """Have a child's end handled in the loop's thread; Python 3.11 calls this in another thread."""
+        """Have a child's end handled by the loop, in its own thread; Python 3.11 calls this method in another one."""
         super()._child_watcher_callback(pid, returncode, transp)
         self.call_soon_threadsafe(self._on_child_ended, pid)
 
     def _on_child_ended(self, pid: int) -> None:
-        """Let time go on, or note that a child has ended before its transport was made."""
+        """End the hold on time for a child that has ended; if its transport is not made yet, note the end for when it is."""
         if (hold := self._holds_of_children.pop(pid, None)) is not None:
             hold.close()
         else:
             self._ended_children.add(pid)
 
     def stop_holding_for(self, pid: int) -> None:
-        """Let time go on although a child process runs; do nothing if it has ended."""
+        """End the hold on time for a child process that runs; do nothing if it has ended."""
         if (hold := self._holds_of_children.get(pid)) is not None:
             hold.close()

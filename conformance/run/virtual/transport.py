@@ -7,7 +7,10 @@ How much a single read returns must not depend on when the kernel delivers. So w
 was read, the transport waits until all of it has been delivered, and reads it together, as far as the buffer has room.
 
 `tracking_loop` makes a transport for each connected socket. An *endpoint* is the tracker's record of one end of a
-connection, with its counters. Octets are *unsent* while the kernel has not taken them.
+connection, with its counters. Octets are *unsent* while the kernel has not taken them. `_active` are the tracker's endpoints
+that may have something in flight: what sends adds its own. The loop calls `_on_readable` and `_on_writable` while the socket
+is watched. A transport closes in two steps: from `_schedule_close` on the socket is ignored (`_connection_lost`), and in the
+next turn of the loop `_close` closes it.
 """
 
 import asyncio
@@ -92,7 +95,7 @@ class TrackedTransport(asyncio.Transport):
         """Call the protocol's connection_made, and begin to read unless the protocol has paused reading or closed there."""
         self._protocol.connection_made(self)
         if self.is_reading():
-            if self._unsent:  # the protocol has written more than the kernel took
+            if self._unsent:  # more was written than the kernel took: the socket is watched for writing already
                 self._loop.watch_readable(self._descriptor, self._on_readable)
             else:
                 self._loop.start_reading(self._descriptor, self._on_readable)
@@ -110,7 +113,7 @@ class TrackedTransport(asyncio.Transport):
                 return default
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Pass what arrives from now on to another protocol, as STARTTLS does; its connection_made is not called."""
+        """Pass what arrives from now on to another protocol, as STARTTLS needs; its connection_made is not called."""
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
@@ -138,8 +141,8 @@ class TrackedTransport(asyncio.Transport):
     def _on_readable(self) -> None:
         """Read from the socket and pass the octets, the end of the stream or an error on to the protocol.
 
-        Where the peer has sent nothing yet, note that in the loop and return: the loop calls this again. An exception of the
-        protocol closes the connection.
+        The loop calls it when the socket is readable, or when the counters of the peer say so. If there is nothing to read, note
+        that in the loop and return: the loop calls this again. Any exception of the protocol closes the connection.
         """
         if self._connection_lost:
             return
@@ -168,7 +171,8 @@ class TrackedTransport(asyncio.Transport):
         """Read into `buffer`, count the octets, and return their number; 0 at the end of the stream.
 
         Blocks until everything that a peer of the same loop has sent is delivered, unless the buffer is full before. Raises
-        BlockingIOError when the peer has sent nothing, and OSError for a reset.
+        BlockingIOError when there is nothing to read, and OSError for a reset. If the peer has nothing in flight any more, take
+        it out of the tracker's active endpoints.
         """
         sock, endpoint = self._sock, self._endpoint
         assert sock is not None
@@ -195,7 +199,8 @@ class TrackedTransport(asyncio.Transport):
         """Have the kernel acknowledge at once what another process has sent.
 
         It would delay the acknowledgement (RFC 1122 4.2.3.2) while the sender's kernel holds a small segment back until
-        that comes (RFC 896): no process would have anything to do, and yet a segment would be pending.
+        that comes (RFC 896): no process would have anything to do, and yet a segment would be pending. Do nothing for a Unix
+        socket.
         """
         assert self._sock is not None
         if self._endpoint.flow is not None:
@@ -212,10 +217,10 @@ class TrackedTransport(asyncio.Transport):
     # writing
 
     def write(self, data: Any) -> None:
-        """Send octets now as far as the kernel takes them, and the rest later.
+        """Send octets now as far as the kernel takes them, and keep the rest, which `_on_writable` sends later.
 
-        Raises RuntimeError after write_eof. Once the connection is lost, nothing is sent. An error of the socket closes
-        the connection and raises nothing.
+        With too much unsent the protocol's pause_writing is called. Raises RuntimeError after write_eof. Once the connection is
+        lost, nothing is sent. An error of the socket closes the connection and raises nothing.
         """
         if self._eof_requested:
             raise RuntimeError("write() after write_eof()")
@@ -262,7 +267,8 @@ class TrackedTransport(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the numbers of unsent octets at which the protocol's writing is paused and resumed.
 
-        A limit that is not given follows from the other. Raises ValueError unless `high` >= `low` >= 0.
+        A `high` that is not given is four times `low` (64 KiB if neither is given), a `low` a quarter of `high`. Neither pauses nor
+        resumes at once. Raises ValueError unless `high` >= `low` >= 0.
         """
         self._high = high if high is not None else _HIGH_WATER if low is None else 4 * low
         self._low = low if low is not None else self._high // 4
@@ -270,7 +276,10 @@ class TrackedTransport(asyncio.Transport):
             raise ValueError(f"high ({self._high}) must be >= low ({self._low}) must be >= 0")
 
     def _send(self, data: Any) -> int:
-        """Send what the kernel takes now, count it, and return the number of octets; 0 when it takes none. Raises OSError."""
+        """Send what the kernel takes now, count it, and return the number of octets; 0 when it takes none.
+
+        Make this endpoint active in the tracker. Raises OSError.
+        """
         assert self._sock is not None
         self._active[self._endpoint] = None
         try:
@@ -281,7 +290,11 @@ class TrackedTransport(asyncio.Transport):
         return sent
 
     def _on_writable(self) -> None:
-        """Send unsent octets; when none is left, go on with what waits for that: a FIN, or closing."""
+        """Send unsent octets; when none is left, go on with what waits for that: a FIN, or closing.
+
+        The loop calls it when the kernel takes octets again. At the low limit the protocol's resume_writing is called. An error of
+        the socket closes the connection.
+        """
         if self._connection_lost:
             return
         try:
@@ -301,7 +314,7 @@ class TrackedTransport(asyncio.Transport):
                 self._send_eof()
 
     def _send_eof(self) -> None:
-        """Send a FIN. Raises OSError."""
+        """Send a FIN, and make this endpoint active in the tracker. Raises OSError."""
         assert self._sock is not None
         self._endpoint.eof_sent = True
         self._active[self._endpoint] = None
@@ -342,7 +355,10 @@ class TrackedTransport(asyncio.Transport):
         self._schedule_close(error)
 
     def _fail(self, error: Exception) -> None:
-        """Close after an error; one that is no OSError is a protocol's mistake and goes to the loop's exception handler."""
+        """Close because of an error, which the protocol's connection_lost gets.
+
+        One that is no OSError is a protocol's mistake and goes to the loop's exception handler too.
+        """
         if not isinstance(error, OSError):
             message = f"{error!r} of a connection's protocol"
             context = {"message": message, "exception": error, "transport": self, "protocol": self._protocol}
@@ -357,7 +373,7 @@ class TrackedTransport(asyncio.Transport):
     def _close(self, error: BaseException | None) -> None:
         """Call the protocol's connection_lost with `error` (None: a regular end), close the socket, detach from the server.
 
-        The rest is done also when the protocol raises.
+        The socket is closed also when the protocol raises; its exception is raised after that.
         """
         try:
             self._protocol.connection_lost(error)  # type: ignore[arg-type]  # TLS passes timeouts of another type

@@ -46,11 +46,11 @@ def _garble(context: FaultContext, unit: Unit, skip: int) -> Unit:
 def _substitute_reply(context: FaultContext, unit: Unit, skip: int) -> Unit | None:
     """Give the fault's reply in place of the server's, or (unit of the client) without forwarding the unit to the server.
 
-    Return the substitute if `unit` is a reply; for a unit of the client queue it and return None. The chunk of a BDAT is
-    dropped with it. Where client and server would disagree about what follows (a command, a content or TLS), `drop_server`
-    resets the server's connection, and the harness answers the client's next command; a reply was forwarded before, and
-    None is returned. `unit.to` is the verb that a reply answers. Raises ValueError for a unit that is neither a reply, a
-    command nor the end of a content.
+    Return the substitute if `unit` is a reply; for a unit of the client queue the substitute and return None. The chunk of a
+    BDAT is dropped with its command. Where client and server would disagree about what follows (a command, a content or TLS),
+    `drop_server` resets the server's connection, and the harness answers the client's next command; the substitute of a
+    reply is forwarded before that, and None returned. `unit.to` is the verb that a reply answers. Raises ValueError for a
+    unit that is neither a reply, a command nor the end of a content.
     """
     relay, reply = context.relay, _octets(context.fault.reply)
     match unit:

@@ -20,7 +20,7 @@ _MERGED_FOR = 1.0
 
 @on_unit("stall", "delay")
 def _hold_unit(context: FaultContext, unit: Unit, skip: int) -> None:
-    """Requeue the unit, which is not examined a second time, and hold its direction."""
+    """Requeue the unit, which is not examined a second time, and hold its direction as `_hold_lane` does; return None."""
     context.lane.requeue(unit, skip)
     _hold_lane(context)
 
@@ -87,7 +87,7 @@ def _split(context: FaultContext, unit: Unit, skip: int) -> Unit:
 
 @on_unit("merge")
 def _merge(context: FaultContext, unit: Unit, skip: int) -> None:
-    """Keep the unit, to be written with the next octets, or alone after `lasting` (by default 1 s)."""
+    """Keep the unit, to be written with the next octets, or alone after `lasting` documented seconds (by default 1)."""
     context.lane.merge_with_next(unit, skip)
     lasting = _MERGED_FOR if context.fault.lasting is None else context.fault.lasting
     context.call_later(lasting, context.lane.flush_merged)

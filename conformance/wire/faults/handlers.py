@@ -24,7 +24,7 @@ class FaultContext:
 
     `armed` is the fault with its counts, its timers and what heals it. `lane` is the direction of the unit (of a new
     connection: to the server). `record_fired` records the event `fault-fired`, with a detail. `duration` converts documented
-    seconds to the loop's.
+    seconds (the scenario's) to seconds of the event loop.
     """
 
     armed: ArmedFault
@@ -57,7 +57,7 @@ on_unit, after_unit, on_connection = ON_UNIT.register, AFTER_UNIT.register, ON_C
 
 
 def apply(context: FaultContext, unit: Unit, skip: int) -> Unit | None:
-    """Record the event, and apply the fault to a unit of which `skip` octets were written before.
+    """Record that the fault fires, and call the kind's handler for a unit of which `skip` octets were written before.
 
     Return the unit to forward now, None for nothing.
     """
