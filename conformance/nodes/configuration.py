@@ -74,12 +74,13 @@ def render(
 ) -> dict[str, Any]:
     """Return a server's configuration; under contract 1 when `contract_2` is None.
 
-    `duration` converts documented seconds to the node's. `changes` (parameter -> value) and `listener_changes`
-    (listener -> setting -> value) are what the scenario has configured so far; `mailbox_servers` is the server at which
-    each mailbox database is active now, for those that moved; `unknown` are keys outside the contract that the scenario
-    adds. `opened` are the listeners that the candidate opens (None: all of its role); `left_out` are transport
-    parameters that are omitted, so that the server uses its own defaults. Without `defaults` everything is omitted that
-    neither the topology nor the changes set: parameters, and limits of listeners.
+    `data_dir` is the node's data directory as the node sees it; `seed` is for its random choices. `duration` converts documented
+    seconds to the node's. `changes` (parameter -> value) and `listener_changes` (listener -> setting -> value) are what the
+    scenario has configured so far; `mailbox_servers` (database -> server) says where mailbox databases are active now, for
+    those that moved; `unknown` are keys outside the contract that the scenario adds. `opened` are the listeners that the candidate
+    opens (None: all of its role); `left_out` are transport parameters that are omitted, so that the server uses its own defaults.
+    Without `defaults` everything with a documented default is omitted that neither the topology nor the changes set: parameters,
+    limits of listeners, and `hub` of sites.
     """
     stated = {**topology.transport, **server.transport, **(changes or {})}
     parameters = effective_parameters(stated, {}) if defaults else stated
@@ -101,7 +102,7 @@ def render(
             if opened is None or listener in opened
         },
         "peers": _peers(topology, server, wiring),
-        "sites": _sites(topology, contract_2),
+        "sites": _sites(topology, contract_2, defaults=defaults),
         "site_links": [{"between": list(link.between), "cost": link.cost} for link in topology.site_links],
         "routes": _routes(topology, server, wiring),
         "mailboxes": _mailboxes(topology, server, wiring, mailbox_servers or {}),
@@ -123,11 +124,13 @@ def _contract_keys(contract_2: Contract2 | None) -> dict[str, Any]:
     }
 
 
-def _sites(topology: Topology, contract_2: Contract2 | None) -> list[dict[str, Any]]:
-    """Return the Active Directory sites; contract 2 adds whether each is a hub site."""
-    if contract_2 is None:
-        return [{"name": site} for site in topology.all_sites]
-    return [{"name": site, "hub": site in topology.hub_sites} for site in topology.all_sites]
+def _sites(topology: Topology, contract_2: Contract2 | None, *, defaults: bool) -> list[dict[str, Any]]:
+    """Return the Active Directory sites; contract 2 adds whether each is a hub site, without `defaults` only where it is one."""
+    return [
+        {"name": site}
+        | ({"hub": site in topology.hub_sites} if contract_2 and (defaults or site in topology.hub_sites) else {})
+        for site in topology.all_sites
+    ]
 
 
 def _convert_times(parameters: Mapping[str, Any], duration: Callable[[float], float]) -> dict[str, Any]:
@@ -204,7 +207,7 @@ def _peers(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str,
 
 
 def _rights(topology: Topology, server: str, peer: str) -> dict[str, Any]:
-    """Return what a server grants to a peer and holds towards it, and the secret of the pair; the defaults without a rule."""
+    """Return what a server grants to a peer and holds towards it, and their secret; defaults where the topology says nothing."""
     default = ConnectorRights(server=server, peer=peer)
     right = next((r for r in topology.rights if (r.server, r.peer) == (server, peer)), default)
     return {"accept_xshadow": right.accept_xshadow, "send_xshadow": right.send_xshadow, "secret": right.secret}

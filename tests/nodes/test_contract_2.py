@@ -104,6 +104,7 @@ def test_without_defaults_a_configuration_has_only_what_topology_and_scenario_se
         "transport": {**address, "connection_timeout": 2, "externally_secured": True},
         "delivery": address,
     }
+    assert document["sites"] == [{"name": site} for site in topology.all_sites]
     NodeDocument.model_validate_json(json.dumps(document))
 
 
