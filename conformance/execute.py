@@ -40,7 +40,11 @@ FindKnownFailure = Callable[[Outcome, tuple[Verdict, ...]], str]
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """The result of a cell. `file` holds it whole; `logs` are those of its nodes; `problem` is why the run itself broke, or ''."""
+    """The result of a cell. `file` is the cell's file, with header, events, verdicts and footer.
+
+    `logs` has the path of each node's log, by the name of its server; where the cell passed, the file has been moved into a ZIP
+    file. `problem` is why the run itself broke, or ''.
+    """
 
     outcome: Outcome
     verdicts: tuple[Verdict, ...]
@@ -67,8 +71,9 @@ async def execute(
     suspends, so it is run by `conformance.run.cell_loop.run_without_loop`. `find_known_failure` is called once, with
     the outcome and the verdicts; what it returns is written into the footer.
 
-    A cell that needs a capability that the candidate does not claim is not started. What a node, a scenario or the harness
-    itself does wrong is a verdict, not an exception. KeyboardInterrupt is raised after everything was cleaned up.
+    A cell that does not apply to the candidate (`inapplicable_reason`) is not started; its one verdict says why. What a node, a
+    scenario or the harness itself does wrong is a verdict, not an exception. Raises RunDirectoryError where `run_dir` has a file
+    of this cell already, OSError where files cannot be written; KeyboardInterrupt after everything was cleaned up.
     """
     reason = inapplicable_reason(cell, assignment, settings)  # '' where the cell applies
     with _Execution(cell, assignment, header, run_dir, find_known_failure, settings) as execution:
@@ -106,6 +111,7 @@ class _Execution:
         find_known_failure: FindKnownFailure,
         settings: Settings,
     ) -> None:
+        """Note the time at which the cell begins; nothing is written before the block begins."""
         self._settings = settings
         self._cell = cell
         self._assignment = assignment
@@ -115,12 +121,14 @@ class _Execution:
         self.write_event = self._writer.add_event
 
     def __enter__(self) -> "_Execution":
+        """Create the cell's file with its header. Raises RunDirectoryError where the run has a file of this cell already."""
         self._writer.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Write the events that are not written yet, and close the file; an exception of the block is not caught."""
         self._writer.__exit__(kind, error, trace)
 
     @property
@@ -198,9 +206,9 @@ class _Execution:
 
 
 def _judge_run(cell: Cell, assignment: Assignment, settings: Settings, ran: RecordedRun) -> tuple[Verdict, ...]:
-    """Return the verdicts on a run; if a check raises an exception, only the one that the cell was not judged.
+    """Return the verdicts on a run; if a check raises an exception, a single one, an error with a sentence about the exception.
 
-    The exception is printed to stderr, and its sentence becomes that of the verdict, an error.
+    The exception is printed to stderr with its traceback.
     """
     try:
         return judge(cell, assignment, settings, ran.events, complete=ran.complete)
@@ -237,7 +245,7 @@ def _timeout_verdict(cell: Cell, ran: RecordedRun) -> Verdict:
 def judge(
     cell: Cell, assignment: Assignment, settings: Settings, events: tuple[AnyEvent, ...], *, complete: bool
 ) -> tuple[Verdict, ...]:
-    """Return the verdicts on a cell's history; `complete`: the run was neither broken off nor timed out."""
+    """Return the verdicts of all checks on a cell's history; `complete`: the run was neither broken off nor timed out."""
     setting = JudgeSettings(
         clock=settings.clock,
         tolerance=settings.tolerance,

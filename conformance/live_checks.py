@@ -78,7 +78,7 @@ class LiveFinding:
             raise ValueError(f"{self.check}: no requirement {self.requirement!r}")
 
     def with_transcript(self, transcript: tuple[str, ...]) -> "LiveFinding":
-        """Return the finding with the lines of its session."""
+        """Return a copy of the finding with the lines of its session as `transcript`."""
         return replace(self, transcript=transcript)
 
     def as_json(self) -> dict[str, object]:

@@ -57,7 +57,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks, read the options, narrow the paths by `--only`, and choose and lock the run's directory.
 
-    Raises pytest.UsageError for wrong options.
+    A worker gets paths and directory from the controller instead. The controller, or the only process, also registers the plugin
+    that completes a JUnit file. Raises pytest.UsageError for wrong options and for a directory in use; exits pytest where the
+    directory cannot be written.
     """
     for mark in (
         "requirement(id): a row of the requirement catalogue that the cell judges",
@@ -79,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Register the display of progress."""
+    """Register the plugin that shows progress, at a terminal or in a log; the run, once begun, says which cells run now."""
     config = session.config
     show_progress(
         config, lambda: run.running_cells if (run := config.stash.get(RUN, None)) else (), config.stash[DIRECTORY]
@@ -100,8 +102,8 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFi
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
     """Deselect the cells that `--only` and `--requirement` exclude; `items` is changed in place.
 
-    After all other plugins, the cells of other shards are deselected as well, and workers of xdist put long cells first. UNFILTERED
-    notes, for the run's header, whether none was deselected apart from those of other shards.
+    After all other plugins, the items of other shards (parts of the run for other machines, `--shard`) are deselected as well, and
+    workers put long cells first. UNFILTERED notes, for the run's header, whether no item but those of other shards was deselected.
     """
     options, collected = config.stash[OPTIONS], len(items)
     deselect_cells(config, options, items)

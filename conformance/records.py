@@ -107,7 +107,10 @@ def _without_secrets(topology: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _own_timers(cell: Cell, assignment: Assignment) -> dict[str, JsonValue] | None:
-    """Return the candidate's own timers as JSON for a cell with `timers: own`, None for others or where it states none."""
+    """Return the candidate's own timers as JSON for a cell with `timers: own`; None for any other cell.
+
+    None also where its description states none, and where the cell's candidates have different ones.
+    """
     timers = assignment.own_timers(cell.topology.by_name)
     if cell.timers != "own" or timers is None:
         return None

@@ -27,6 +27,7 @@ class Registry(dict[str, T]):
     """
 
     def __init__(self, role: str, validate: Callable[[T], None] = lambda item: None) -> None:
+        """Make an empty registry; by default every item is accepted."""
         super().__init__()
         self._role = role
         self._validate = validate

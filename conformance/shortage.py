@@ -61,7 +61,7 @@ def shortage_of(error: BaseException) -> str:
 
 
 def system_error_in(text: str) -> OSError | None:
-    """Return the shortage that another program's message quotes as an OSError; None when there is none.
+    """Return an OSError for the shortage that another program's message quotes; None when it quotes none.
 
     Java, for one, quotes the text of errno: `No space left on device`.
     """
@@ -78,6 +78,7 @@ class ResourceMonitor:
     """Notices what the machine has run out of since the monitor was made; `directory` is on the disk that it watches."""
 
     def __init__(self, directory: Path) -> None:
+        """Note the present values of the kernel's counters."""
         self._directory = directory
         self._counts_before = {path: _count(path) for path in _COUNTERS}
 

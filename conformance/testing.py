@@ -73,6 +73,7 @@ class BackgroundLoop:
     """An event loop in a thread of its own; its methods are called from other threads and block."""
 
     def __init__(self) -> None:
+        """Start the thread, which runs the loop until `close`."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="conformance", daemon=True)
         self._thread.start()
@@ -128,6 +129,7 @@ class MailLink:
     def __init__(
         self, background: BackgroundLoop, links: Links, recorder: Recorder, pair: tuple[str, str, str]
     ) -> None:
+        """Represent a link that is open in `links`, whose events `recorder` has. Raises KeyError where there is none."""
         self._background = background
         self._links = links
         self._recorder = recorder
@@ -163,7 +165,10 @@ class MailLink:
 
     @property
     def commands(self) -> list[str]:
-        """The command lines that clients have sent on this link so far, in order."""
+        """The command lines that clients have sent on this link so far, in order.
+
+        Commands on another link between the same two parties are included, such as to an LMTP sink with the name of an SMTP sink.
+        """
         client, server, _ = self._pair
         events = self.history
         sessions = {e.session for e in events if isinstance(e, Connected) and (e.client, e.server) == (client, server)}
@@ -176,6 +181,7 @@ class MailSink(MailLink):
     def __init__(
         self, background: BackgroundLoop, links: Links, recorder: Recorder, pair: tuple[str, str, str], sink: Sink
     ) -> None:
+        """Represent an open sink and the link to it, and collect what the sink accepts from now on."""
         super().__init__(background, links, recorder, pair)
         self._sink = sink
         self._messages: list[ReceivedMessage] = []
@@ -183,7 +189,7 @@ class MailSink(MailLink):
         sink.on_delivery = self._add_message
 
     def _add_message(self, sender: str, recipients: Sequence[str], content: bytes) -> None:
-        """Add a message; called on the loop's thread."""
+        """Add an accepted message, and wake those who wait for one; called on the loop's thread, before the sink replies."""
         with self._changed:
             self._messages.append(ReceivedMessage(sender, tuple(recipients), content))
             self._changed.notify_all()
@@ -225,20 +231,24 @@ class MailBench:
     """Makes sinks and links with one recorder, and closes them."""
 
     def __init__(self) -> None:
+        """Start the background loop; there are no sinks and links yet."""
         self._background = BackgroundLoop()
         self._recorder = Recorder(_Stopwatch())
         self._links = Links(self._recorder)
         self._sinks: list[Sink] = []
 
     def sink(self, name: str, protocol: Literal["smtp", "lmtp"]) -> MailSink:
-        """Open a sink and a link to it. Raises OSError when no port is free, ValueError when the name is taken."""
+        """Open a sink and a link to it. Raises OSError when no port is free, ValueError when name and protocol are taken."""
         sink = self._background.run(open_sink(name, protocol, self._recorder, self._links))
         self._sinks.append(sink)
         self._open_link(name, protocol, sink.address)
         return MailSink(self._background, self._links, self._recorder, (_CLIENT, name, protocol), sink)
 
     def link(self, name: str, to: Address) -> MailLink:
-        """Open a link to a running server. Raises OSError when no port is free, ValueError when the name is taken."""
+        """Open a link to a running server. Raises OSError when no port is free.
+
+        Raises ValueError when an SMTP sink or another link of the bench has the name.
+        """
         self._open_link(name, "smtp", to)
         return MailLink(self._background, self._links, self._recorder, (_CLIENT, name, "smtp"))
 
@@ -260,6 +270,7 @@ class MailNode(MailLink):
     """A mail server at `host` and `port`; it relays mail for every domain to the sink `next_hop`."""
 
     def __init__(self, background: BackgroundLoop, world: World, name: str) -> None:
+        """Represent the server `name` of a running world, in which the sink is `outside` and so is the server's client."""
         pair = ("outside", name, "frontend")
         super().__init__(background, world.links, world.recorder, pair)
         self._supervisor = world.supervisors[name]
@@ -288,6 +299,7 @@ class MailNodes:
     """
 
     def __init__(self, directory: Path) -> None:
+        """Start the background loop; `directory` gets a directory for each server that is started."""
         self._directory = directory
         self._background = BackgroundLoop()
         self._running: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
@@ -306,7 +318,7 @@ class MailNodes:
         `name` is what the server calls itself: servers that send each other mail need different names. It transmits to
         `next_hop`, None for a sink. `transport` are its transport parameters, such as `{"MessageRetryInterval": 5}`.
         `allow_hosts` are the hosts other than this machine that the description may name. Raises CandidateError, also for
-        another host; NodeError.
+        another host; InvalidFile for a `name` that is not valid, or is that of the sink (`outside`); NodeError.
         """
         assignment = read_assignment(candidate, paths.fixtures() / "candidates")
         check_hosts(assignment.candidates, allow_hosts, ALLOW_HOSTS)

@@ -231,7 +231,7 @@ def _not_applicable(planned: PlannedTrial, reason: str) -> Trial:
 
 
 def _judged_trial(planned: PlannedTrial, outcome: Outcome, verdicts: Iterable[Verdict], sentence: str) -> Trial:
-    """Return the result of a trial, with a blame for each failed verdict that names a requirement; `sentence` becomes that of the result."""
+    """Return the result of a trial with this outcome and sentence, and a blame for each failed verdict that names a requirement."""
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     blames = tuple(Blame(verdict.check, verdict.requirements[0]) for verdict in failed if verdict.requirements)
     return Trial(
@@ -278,9 +278,10 @@ def limited_cpu_time(limit_s: float) -> Iterator[None]:
 def run_trials(
     trials: Sequence[PlannedTrial], seed: int, jobs: int, run_directory: TrialRunDirectory | None = None
 ) -> Iterator[Trial]:
-    """Run all trials in `jobs` processes and yield their results in order; with `run_directory` keep them there.
+    """Run all trials in `jobs` forked processes and yield their results in order; with `run_directory` keep them there.
 
-    Sets the module's list `_TRIALS`, so only one call can be active at a time.
+    Blocks until the next result in order has come. Sets the module's list `_TRIALS`, so only one call can be active at a time.
+    When the iteration ends early, or a trial raises, those that have not begun are not run.
     """
     context = multiprocessing.get_context("fork")  # a forked process has the corpus without reading it again
     _TRIALS[:] = trials

@@ -30,11 +30,11 @@ _LINE_EVERY_S = 60
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what the store lacks, and write the page from all that it has; return 0, or 2 for an unknown defect or a wrong duration.
+    """Run the plans that the store (the file of results) lacks, and write the page from all of its results.
 
-    `arguments` are those of the command line; for other mistakes in them argparse raises SystemExit. Blocks. Results are appended
-    to the store as they come, and a line about the progress is printed each minute. An interrupt (Ctrl-C) ends the measurement,
-    and the page is written all the same.
+    Returns 0, or 2 for an unknown defect or a wrong duration. `arguments` are those of the command line; for other mistakes in
+    them argparse raises SystemExit. Blocks. Results are appended to the store as they come, and a line about the progress is
+    printed each minute. An interrupt (Ctrl-C) ends the measurement, and the page is written all the same.
     """
     parser = argparse.ArgumentParser(
         prog="python -m conformance.detection", description=(__doc__ or "").partition("\n")[0]

@@ -62,7 +62,7 @@ class Measurement:
 
     @property
     def sample(self) -> tuple[str, ...]:
-        """The names of the defects with which biases are compared."""
+        """The names of the defects with which biases are compared: `SAMPLE`, or all if there are fewer, drawn by the seed; sorted."""
         names = sorted(defect.name for defect in self.defects)
         rng = random.Random(self.seed)  # noqa: S311  # to be repeated, not to be secret
         return tuple(sorted(rng.sample(names, min(SAMPLE, len(names)))))
@@ -133,6 +133,9 @@ def run_trials(trials: Iterable[tuple[Series, int]], jobs: int, until: float | N
 
 
 def _prepare_process(parent: int, temporary: str) -> None:
-    """Prepare a forked process as `prepare_process` does, and have it ignore Ctrl-C: the parent handles that."""
+    """Prepare a forked process: its temporary files go below `temporary`, and it ends with its parent and ignores Ctrl-C.
+
+    `parent` is the parent's process id. The parent handles Ctrl-C.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prepare_process(parent, temporary)

@@ -131,7 +131,10 @@ def _summary(measurement: Measurement, store: Store) -> Iterator[str]:
 
 
 def _biases(measurement: Measurement, store: Store) -> Iterator[str]:
-    """Yield the comparison of the ways of drawing plans, as far as all of them were tried."""
+    """Yield the section that compares the ways of drawing plans, with a column for each number of plans in `_DEPTHS`.
+
+    A number has a column only if every series of the comparison caught its defect or was tried with that number of plans.
+    """
     series = measurement.comparison
     least = min((one.tried for s in series if (one := store.results[s]).catch is None), default=MOST_PLANS_OF_A_BIAS)
     seeds = sorted({one.seed for one in series})

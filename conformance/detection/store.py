@@ -50,7 +50,7 @@ class Store:
     def open(cls, path: Path, key: str) -> "Store":
         """Return a store with the results in a file that have this key; with none if the file does not exist yet.
 
-        A line that was cut off by an interruption is left out.
+        A last line that was cut off by an interruption is left out. Raises ValueError for any other line that is not a trial.
         """
         store = cls(path, key)
         for trial in _read(path, key):

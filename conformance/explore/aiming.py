@@ -1,13 +1,14 @@
 """Draws faults for a scene, at moments at which something happens in a run of it, so that they fire.
 
-The run is that without faults, and for replacements of faults that did not fire that with the faults drawn first. Without
+The run is the one without faults. For faults that replace others that did not fire, it is the run with those others. Without
 `Bias.aimed` faults are drawn for any time instead.
 
 Theory of operation
 -------------------
 A fault of a session is armed shortly before the moment that it is meant for: a second before, or right before the step during
 which everything happens at once. Its `nth` counts from there. An earlier fault of the same plan may change what happens before,
-but seldom that something of the kind happens. Servers go down at a point of the protocol, or within a second of one; they come back after a time drawn from the timers in force.
+but seldom that something of the kind happens. Servers go down at a point of the protocol, or within a second of one; they come back
+after a time drawn from the timers in force.
 
 `random_plans` draws the faults of each plan here. A *point* is the n-th time that something passes on a link (`points`), an
 *action* the content of a step of the scenario language. Times are documented seconds since the cell began.
@@ -42,7 +43,10 @@ _TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """An action to add to a plan: before its step with this number, from 0, or that many documented seconds after its beginning."""
+    """An action to add to a plan, `after` documented seconds after the beginning of its step with the number `step`, from 0.
+
+    0 means right before that step.
+    """
 
     step: int
     after: float
@@ -316,7 +320,7 @@ def insert(actions: Sequence[Action], insertions: Sequence[Insertion]) -> Iterat
     """Yield the actions of a plan with the insertions in their places; an `advance` is divided where something happens during it.
 
     Before an action of another kind insertions come at once, in the order of `after`. What comes after the end of an `advance`
-    prolongs it.
+    prolongs it. An insertion for a step that the plan lacks is left out.
     """
     for number, action in enumerate(actions):
         here = sorted((one for one in insertions if one.step == number), key=lambda one: one.after)

@@ -137,7 +137,8 @@ def run_plans(
     """Run plans in forked processes, `jobs` at a time, and yield the number and result of each as it ends.
 
     Those with a `known` number are not run. The first result after `until`, a time of `time.monotonic()`, is the last: plans that
-    still run then are ended and have none. Blocks while it waits for the next result.
+    still run then are ended and have none. Blocks while it waits for the next result. Only one call may be in progress, since
+    the processes find the plans in `_WORK`.
     """
     _WORK[:] = [(plans, assignment, settings)]
     chunksize = 4 if CLOCKS[settings.clock].jumps else 1  # short plans are handed out several at a time
@@ -199,8 +200,9 @@ def reduce_findings(
 ) -> list[Finding]:
     """Return one finding for each violated check, with its plan reduced while that check still fails. Blocks.
 
-    Runs plans in this process: for each check at most 150, or 8 on a clock on which time passes by itself. `progress` gets a line
-    before each reduction. After a KeyboardInterrupt (Ctrl-C) the plan in hand and those that follow are returned as they were found.
+    Runs plans in this process: for each check at most 150, or 8 on a clock on which time passes by itself, and for a random plan two to
+    four more, since it is drawn again. `progress` gets a line before each reduction. After a KeyboardInterrupt (Ctrl-C) during a
+    reduction that plan and those that follow are returned as they were found; at another time the interrupt is raised.
     """
     findings = []
     interrupted = False

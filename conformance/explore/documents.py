@@ -71,7 +71,8 @@ def to_yaml(documents: Iterable[Mapping[str, Any]], comments: Iterable[str] = ()
 def read_cell(path: Path, fixtures: Path) -> Cell:
     """Return the single cell of a file that has one scenario without axes.
 
-    Raises InvalidFile for a scenario with problems, ValueError where the file has several scenarios or the scenario several cells.
+    Raises InvalidFile for a scenario with problems and for a file that cannot be read, ValueError where the file has several scenarios or
+    the scenario several cells.
     """
     (scenario,) = read_scenarios(path, fixtures)
     (cell,) = scenario.cells()

@@ -33,12 +33,13 @@ def enumerate_plans(
     named: bool,
     too_costly: Collection[str] | None = None,
 ) -> tuple[Enumeration, tuple[str, ...]]:
-    """Return the plans of all cells; those whose run without faults is not sound or too costly (0.2 s) are left out. Blocks.
+    """Return the plans of all cells, and the ids of the cells that were left out because their runs are too costly. Blocks.
 
-    Left out too are cells without a step besides faults and expectations, and those with a sender whom no report can reach.
-    The second value has the ids of the cells that are too costly. They are those in `too_costly` if that is given, so that another
-    call has the same plans. Else the processor time of each run is measured, and where the cells are `named` none is too costly.
-    Where time passes by itself the cells are run `jobs` at a time, else one after the other.
+    Each cell is run once without faults. A cell is left out, and counted in `pruned`, where that run is not sound or takes more
+    than 0.2 s of processor time; where the cell has no step besides faults and expectations; and where no report can reach a sender.
+    If `too_costly` is given, the cells with these ids are the costly ones, so that another call has the same plans. Else the runs
+    are measured, and where the user `named` the cells none is too costly. Where time passes by itself the cells are run `jobs` at a
+    time, else one after the other.
     """
     found = Enumeration()
     swept_cells = []
@@ -99,9 +100,9 @@ def reason_against(plan: Plan, injection: Injection, assignment: Assignment, set
 
 
 def draw_plans(plans: ScenePlans, number: int | None, seed: int) -> ScenePlans:
-    """Return `number` of the plans, all for None, in an order drawn by `seed`: what a time limit leaves out is random too.
+    """Return `number` of the plans, or all for None, in an order drawn by `seed`, so that a time limit leaves out random ones too.
 
-    More plans of the same seed begin with the fewer ones.
+    If there are fewer, all are returned. A larger `number` with the same seed gives the same plans first, and then more.
     """
     order = random.Random(seed).sample(range(len(plans)), len(plans))  # noqa: S311  # to be repeated, not to be secret
     return plans.subset(order[:number])

@@ -104,7 +104,7 @@ def values_of(name: str) -> tuple[JsonValue, ...]:
 
 
 CHANGED_PARAMETERS = (0, 0, 1, 1, 2, 3)
-"""How many parameters of a plan differ from its pace; one is drawn."""
+"""How many parameters are drawn in addition to those of `QUICK`; one of these numbers is drawn each time."""
 
 OUTSIDE = ("victor@outside.test", "wendy@outside.test", "xavier@second.test")
 LEGACY = "peggy@legacy.test"

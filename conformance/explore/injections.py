@@ -55,8 +55,8 @@ class Injection:
     def arm(self, name: str) -> Action:
         """Return the step that arms it, to be put before the scenario's steps; a fault of the session gets the name `name`.
 
-        A server goes away when its reply has arrived at the link, before that passes it on (`arrived`); a client when the reply was
-        passed to it. Such a moment counts over all listeners.
+        The server of the point goes away when its reply has arrived at the link, before the link passes it on (`arrived`); the client
+        when the reply was passed to it. Such a moment counts what passes over all listeners.
         """
         point = self.point
         if not self.node:
@@ -83,12 +83,10 @@ class Injection:
     def follow(self, wait: float, *, is_late: bool) -> tuple[Action, ...]:
         """Return the steps to add after those of the scenario, so that the fault acts and has its effect before the drain.
 
-        A server that went away comes back here and not in the drain, which lifts all faults: so a second fault can follow. One
-        that is frozen goes on in the drain. () where nothing is to be awaited: a fault of the session, but no stall, at a point
-        that comes during the scenario's steps.
-
         `wait` is how long after the scenario's steps the point may still come, in documented seconds; `is_late` says whether
-        the point comes after them.
+        the point comes after them. A server that went away is started by these steps and not by the drain, which ends all faults,
+        so that a second fault can follow. A frozen one is resumed by the drain. () for a fault of the session other than a stall,
+        at a point that comes during the scenario's steps: nothing is to be awaited then.
         """
         match self.kind.split()[-1]:
             case "away":

@@ -25,8 +25,8 @@ _RESULT = TypeAdapter(PlanResult)
 class Journal:
     """What is known of the plans of an exploration; a context manager that keeps the file open.
 
-    `results` are those of earlier calls, by the name of the plan. `replaced` is whether the directory had plans of another exploration,
-    which are gone now.
+    `results` are those of earlier calls, by the name of the plan. `replaced` is whether the directory had the header of another
+    exploration, whose plans are gone now.
     """
 
     directory: Path
@@ -37,10 +37,12 @@ class Journal:
 
     @classmethod
     def open(cls, directory: Path, header: ExplorationHeader) -> "Journal":
-        """Read the plans that a directory has of this exploration; write the header, and remove plans of any other exploration.
+        """Return the journal of a directory, with the plans that it has of this exploration; the file is not opened yet.
 
-        The directory is made if it is missing. An exploration that goes on keeps its name and the time at which it began. Raises
-        RunDirectoryError where the directory has files of an exploration that cannot be read; OSError.
+        Where the directory has no plans of this exploration, those of any other are removed, and the header is written. Else the
+        header that the directory has is kept, with the exploration's name and the time at which it began. The directory is made if
+        it is missing. Raises RunDirectoryError where files of an exploration cannot be read, SchemaTooNew for those of a later
+        schema; OSError.
         """
         directory.mkdir(parents=True, exist_ok=True)
         earlier, plans = read_header(directory), directory / _PLANS_FILE

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 The points of the second fault are those of the run in which the first one occurred, so they include what the servers do because of it.
-A plan of a pair is the plan of the first fault with one more fault. Every candidate is enumerated: it is a plan, or
+A plan of a pair is the plan of the first fault with one more fault. Every possible pair is enumerated: it is a plan, or
 `Enumeration.pruned` counts it under the reason to leave it out. All pairs of a first fault that is not sound alone count as one.
 
 The runs with one fault are made in forked processes. Their results do not depend on how many processes there are. A run is *sound* if
@@ -110,7 +110,7 @@ def _by_scenario(singles: Enumeration) -> Mapping[str, Counter[tuple[str, int]]]
 
 @cache
 def _count_injections(place: str, servers: frozenset[str]) -> int:
-    """Return how many faults `injections_at` yields at a place of a link that ends at these servers under test."""
+    """Return how many faults `injections_at` yields at a place of a link; `servers` are those of its two ends that are under test."""
     client, server = (*sorted(servers), "a", "b")[:2]
     return len(list(injections_at(ProtocolPoint(client, server, "transport", place, 1, 0.0), servers)))
 

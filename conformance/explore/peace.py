@@ -1,8 +1,8 @@
 """The end of a random plan: how long its drain may last, so that "acknowledged mail is delivered" is decided by then.
 
-The drain heals all faults, starts all servers, and ends once every acknowledged message is accounted for. It need last no
-longer than what can still deliver one takes: a retry, or a takeover by a shadow server. Nothing waits for its expiry, since
-every next hop accepts mail by then.
+The drain heals all faults, starts all servers, and ends once every acknowledged message is accounted for: delivered or reported.
+What can still deliver a message is a retry, or a takeover by a shadow server, so the drain need last no longer than these take.
+No message waits for its expiry, since every next hop accepts mail by then.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,8 @@ def _longest_way(parameters: Mapping[str, JsonValue]) -> float:
 def _parameters(topology: Topology, steps: tuple[Step, ...]) -> Iterator[dict[str, JsonValue]]:
     """Yield the parameters of each server at the start, and those with each single change that a `configure` step makes.
 
-    Each change is tried on every server, also where the step names others: the bound may be longer than needed.
+    Each change is applied to every server, also where the step names others, so the bound may be longer than needed. The changes of
+    several steps are not combined.
     """
     for server in topology.servers:
         own = effective_parameters(topology.transport, server.transport)

@@ -93,7 +93,11 @@ def _places_of(event: Connected | Command | Content) -> tuple[str, ...]:
 
 
 def _class_of(session: Session, place: str, topology: Topology) -> PointClass:
-    """Return the class of a point in a session; its purpose is the kind of the first transaction, `query` or `other`."""
+    """Return the class of a point in a session.
+
+    The session's purpose is the kind of its first transaction (`plain`, `shadow`, `tracked`); without one `query` if it asks for
+    discard notifications, else `other`.
+    """
     sent = next((transaction.kind for transaction in session.transactions), None)
     asks = any(e.command.operation and e.command.operation.name == "query-discard" for e in session.exchanges)
     purpose = sent or ("query" if asks else "other")

@@ -1,8 +1,9 @@
 """Random plans: a scene is drawn and run without faults, then faults are drawn for the moments of that run.
 
 The plan is then run with its faults, and those that do not fire are replaced by others, drawn for that run. The plan with number n
-depends on the seed, n, the bias, the candidates and the settings alone, so that it is the same in any process. At the end of each plan faults
-are healed, servers are started, and the drain waits until all mail is accounted for.
+depends on the seed, n, the bias, the candidates and the settings alone, so that it is the same in any process. At the end of each
+plan faults are healed, servers are started, and the drain waits until all mail is accounted for. A *scene* is a topology and what
+happens in it without faults. An *action* is the content of a step of the scenario language.
 """
 
 import hashlib
@@ -95,8 +96,8 @@ class _Drawing:
         """Draw the plan, run it, and return its history. Blocks for two to four runs.
 
         The scene is run without faults, then with faults that are drawn for moments of that run. Faults that do not fire are
-        replaced once, for moments of the second run. If a fault still does not fire and the run cannot be completed, it is run
-        a last time without the actions of that fault.
+        replaced once, for moments of the second run. If a fault still does not fire and the run cannot be completed, the plan is
+        run a last time without the actions of that fault; its name stays in `Plan.faults`, so the plan counts as not fired.
         """
         names = [f"f{number}" for number in range(1, draw_weighted(self._rng, grammar.FAULT_NUMBERS) + 1)]
         scene = _with_pauses(self._scene)
@@ -121,7 +122,7 @@ class _Drawing:
         return self._record(_without(actions, missed), faults)
 
     def _record(self, actions: Sequence[Action], faults: Sequence[Disturbance]) -> RecordedPlan:
-        """Run the actions as a plan; `faults` are those that it is meant to have. Blocks."""
+        """Run the actions as a plan, and return its history. Blocks. The names of `faults` become those that must fire."""
         names = tuple(fault.name for fault in faults if fault.name)
         return record_plan(
             Plan(name=self._name, cell=_cell(self._scene, actions), faults=names), self._assignment, self._settings
@@ -135,7 +136,10 @@ def _without(actions: Sequence[Action], faults: Sequence[Disturbance]) -> list[A
 
 
 def _with_faults(actions: Sequence[Action], faults: Sequence[Disturbance]) -> list[Action]:
-    """Return the actions of a plan with faults in between; the plan lasts as long as they need."""
+    """Return the actions of a plan with those of faults in between, and at the end an `advance` up to the latest `until` of a fault.
+
+    Neighbouring waits are joined.
+    """
     found = [*insert(actions, [one for fault in faults for one in fault.insertions])]
     lasts = sum(action.by for action in found if isinstance(action, Advance))
     until = max((fault.until for fault in faults), default=0.0)

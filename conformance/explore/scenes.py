@@ -101,14 +101,14 @@ def _draw_topology(rng: random.Random, features: frozenset[str]) -> Topology:
 
 
 def _draw_parameters(rng: random.Random) -> dict[str, JsonValue]:
-    """Return values for some parameters, which do not contradict each other."""
+    """Return values for some parameters, which a server accepts together (`_is_valid`); {} if none is drawn."""
     names = rng.sample(sorted(DEFAULTS), rng.choice(grammar.CHANGED_PARAMETERS))
     drawn = {name: rng.choice(grammar.values_of(name)) for name in names}
     return drawn if _is_valid(drawn) else {**drawn, "MaxRetriesForRemoteSiteShadow": 0}
 
 
 def _is_valid(parameters: Mapping[str, JsonValue]) -> bool:
-    """Return whether a server accepts the parameters (SR-CFG-02)."""
+    """Return whether a server accepts the parameters together: with LocalOnly there are no tries at remote sites (SR-CFG-02)."""
     return (
         parameters.get("ShadowMessagePreferenceSetting") != "LocalOnly"
         or parameters.get("MaxRetriesForRemoteSiteShadow") == 0

@@ -77,7 +77,10 @@ def _with_fewer_steps(plan: Plan, budget: _Budget) -> Plan:
 
 
 def _with_smaller_sends(plan: Plan, budget: _Budget) -> Plan:
-    """Return the plan with one message and one recipient in each step that sends, outside of blocks, where that still fails."""
+    """Return the plan with one message, or one recipient, in each step that sends, outside of blocks, where that still fails.
+
+    The two are tried one after the other, each on the step as it was before.
+    """
     for number, step in enumerate(plan.cell.steps):
         for action in _smaller_sends(step):
             steps = list(plan.cell.steps)
@@ -138,7 +141,7 @@ def _without_settings(topology: Topology, left_out: Iterable[_Setting]) -> Topol
 
 
 def _with_fewer_servers(plan: Plan, budget: _Budget) -> Plan:
-    """Return the plan without the servers for which that still fails.
+    """Return the plan without the servers that it does not need: they are left out one by one while the plan still fails.
 
     At least one stays, and every one whose mailbox a message is from or for.
     """
@@ -158,7 +161,10 @@ def _with_fewer_servers(plan: Plan, budget: _Budget) -> Plan:
 
 
 def _without_server(topology: Topology, name: str) -> Topology:
-    """Return a topology without a server, its mailboxes, and the routes, rights and links of sites that only it needs."""
+    """Return a topology without a server, its mailboxes and rights, and the routes that it alone has or that lead to it alone.
+
+    Where this leaves its site without a server, and `sites` does not name it, its links and its entry in `hub_sites` go too.
+    """
     servers = tuple(server for server in topology.servers if server.name != name)
     routes = (
         route.model_copy(

@@ -138,7 +138,7 @@ def _two_faults(facts: Facts) -> bool:
 
 
 def _answered_messages(facts: Facts) -> Iterator[tuple[Transaction, int, int]]:
-    """Yield each message that the harness gave to a server of 2013 or later and that was answered.
+    """Yield each transaction in which a sender of the harness gave a message to a server of 2013 or later and got a final reply.
 
     Each comes with the number of its MAIL and of its first final reply.
     """
@@ -169,7 +169,7 @@ def _tried_again(facts: Facts) -> bool:
 
 @sometimes("a message was acknowledged without a shadow copy, after tries in vain")
 def _without_copy(facts: Facts) -> bool:
-    """Return whether, between the MAIL and the acceptance of a message, its server attempted a copy and none of it was stored."""
+    """Return whether, between the MAIL and the acceptance of a message, its server tried to store any copy and none of it was stored."""
     return any(
         given.acceptance is not None
         and any(since < attempt.n < until for attempt in facts.shadow_attempts_by_primary.get(given.server, ()))
@@ -180,6 +180,7 @@ def _without_copy(facts: Facts) -> bool:
 
 @sometimes("a message was refused because it could not be made redundant")
 def _not_redundant(facts: Facts) -> bool:
+    """Return whether a first final reply has the enhanced code 4.4.0, by which a server says that it could not store a copy."""
     return any(given.replies[0].enhanced == "4.4.0" for given, _, _ in _answered_messages(facts))
 
 
@@ -190,7 +191,7 @@ def _sender_again(facts: Facts) -> bool:
 
 
 def _count_deliveries(facts: Facts) -> Counter[tuple[str, str]]:
-    """Return how often each message reached each recipient."""
+    """Return how often each message reached each recipient, by (name of the message, normalized address)."""
     normalize = facts.context.normalize_address
     return Counter(
         (name, normalize(event.recipient)) for name in facts.trace.messages for event in facts.trace.deliveries_of(name)

@@ -1,9 +1,11 @@
-"""Which states a history passes through, seen from afar: how many plans a campaign needs until it shows nothing new.
+"""The abstract states of a history. By their number a campaign shows whether more plans would still show anything new.
 
-A state is what has happened to each message so far (given, copied, acknowledged or unanswered, delivered, notified, promoted,
-reported), and how many servers are down or have a new database; a paused one is down until it is ready again. Names and times are
-left out, and numbers above two count as two. A transition is a pair of states that follow each other. `trial.observe` calls
-`visited_in` for each plan, `campaign` adds the results up.
+A state is how often each of these has happened to each message so far: its whole content was sent in a session (`given`); a
+shadow copy was stored (`copied`); a sender of the harness got a positive final reply, or none (`acknowledged`, else `unanswered`,
+which includes a refusal); `delivered` to a recipient; a discard notification (`notified`); `promoted`; a report about it was
+delivered (`reported`). It is also how many servers are `down` (a paused one is, until it is resumed) or had their database
+deleted (`renewed`). Names and times are left out, and numbers above two count as two. A transition is a pair of states that follow
+each other. `trial.observe` calls `visited_in` for each plan, `campaign` adds the results up.
 """
 
 import hashlib
@@ -58,7 +60,10 @@ def coverage(visited: Iterable[Visited]) -> Coverage:
 
 
 def visited_in(facts: Facts) -> Visited:
-    """Return the states and transitions of a history; a change that leaves the state as it is counts as none."""
+    """Return the states and transitions of a history; a change that leaves the state as it is counts as none.
+
+    The first transition leads from the empty history, which is no state, to the first state.
+    """
     messages: defaultdict[str, Counter[str]] = defaultdict(Counter)
     servers: defaultdict[str, set[str]] = defaultdict(set)
     states, transitions, before = set[str](), set[str](), ""
@@ -80,7 +85,10 @@ def visited_in(facts: Facts) -> Visited:
 
 
 def _changes(facts: Facts) -> Iterator[tuple[int, str, str]]:
-    """Yield what changes the state: the number of the event, the message or server, and the change."""
+    """Yield what changes the state, in no order: the number of the event, the message or server, and the change.
+
+    Changes are the words of the module's docstring, and `up`, which ends `down`.
+    """
     trace = facts.trace
     for event in trace.events_of(NodeEvent):
         if event.action in ("ready", "resumed"):

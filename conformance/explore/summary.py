@@ -41,7 +41,7 @@ def plan_size(plan: Plan) -> PlanSize:
 def write_finding(finding: Finding, out: Path, header: ExplorationHeader) -> FindingRecord:
     """Write the reduced plan of a finding, and the plan as it was run, as scenario files below `out`; return its record.
 
-    Raises OSError.
+    Earlier files of the same names are replaced. Raises OSError, also where the folder `out` does not exist.
     """
     reduced, original = out / f"{finding.name}{SUFFIX}", out / ORIGINALS_FOLDER / f"{finding.name}-original{SUFFIX}"
     original.parent.mkdir(exist_ok=True)
@@ -93,7 +93,10 @@ def _write_plan(plan: Plan, path: Path, requirement: str, sentence: str, comment
 
 
 def summarize(campaign: Campaign, enumeration: Enumeration, findings: Sequence[FindingRecord]) -> ExplorationSummary:
-    """Return the campaign as it is stored and printed; equal results of plans give equal summaries."""
+    """Return the campaign as it is stored and printed; equal results of plans give equal summaries.
+
+    `enumeration` has all plans of a sweep; it is empty for random plans.
+    """
     coverage, observations = campaign.coverage, campaign.observations
     return ExplorationSummary(
         enumerated=enumeration.enumerated,

@@ -8,7 +8,7 @@ faults are healed, nodes are started, and the drain waits until all mail is acco
 server be missed, for long enough, some plans wait before that.
 
 Each fault at each point was enumerated: it is a plan, or `Enumeration.pruned` counts it under the reason to leave it out. Plans are
-built when they are asked for: a sweep of the corpus has 200,000, and most samples have a few hundred.
+built when they are asked for: a sweep of the corpus has 200,000, of which mostly a few hundred are drawn and run.
 """
 
 from collections import Counter
@@ -174,7 +174,7 @@ def sweep(
 def _nodes_of(action: Action | None) -> tuple[str, ...]:
     """Return the servers that a step acts on when it begins, and which must therefore be up or down as the scenario says.
 
-    () for any other step, and for one that acts at a later moment of the protocol (`at`).
+    `all` stands for every server. () for any other step, and for one that acts at a later moment of the protocol (`at`).
     """
     match action:
         case NodeAction(node=nodes) if action.at is None:

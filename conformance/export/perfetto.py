@@ -1,8 +1,9 @@
 """A cell as a trace for ui.perfetto.dev and chrome://tracing (Trace Event Format, JSON), in documented time.
 
 Each party is a process with three tracks: `life` (slices while its node is up or paused), `transactions received` (from
-MAIL to the reply to the content), and `moments` (faults, deliveries, failed checks). The sessions that a party opened and
-the shadow copies that it holds overlap, so they are asynchronous slices.
+MAIL to the first final reply), and `moments` (faults, failed connections, deliveries, changes of nodes). Failed checks are
+moments of a process `harness`. The sessions that a party opened and the shadow copies that it holds overlap, so they are
+asynchronous slices.
 
 `conformance export --format perfetto` calls `as_perfetto`. An event of the *trace* is not one of the cell's history: a *slice*
 has a beginning and an end, a *moment* is a point in time, and a *name* labels a process or track.
@@ -124,8 +125,9 @@ class _TraceBuilder:
         """Note what an event means for its session and for copies; yield the slices of the transaction and copies that it ends.
 
         `operation` is what a reply means for shadow redundancy, None for nothing. The client of a session that fetches
-        a discard list holds the copies; the server that stores a shadow is its holder. A reply to `CONTENT` is the one
-        to the final dot or to `BDAT LAST`.
+        a discard list holds the copies; the server that stores a shadow is taken for its holder, also in 2010, where it is the
+        client. A reply to `CONTENT` is the one to the final dot or to `BDAT LAST`; of several (LMTP) the first ends the
+        transaction.
         """
         if isinstance(event, Command) and event.verb == "MAIL":
             session.mail_began, session.eventful = event.t, True
@@ -197,7 +199,7 @@ class _TraceBuilder:
     def _failed_checks(self) -> Iterator[TraceEvent]:
         """Yield a moment of the process `harness` for each failed check and each error.
 
-        It is at the latest event of the verdict's evidence; at time 0 without such an event.
+        It is at the time of the latest event of the verdict's evidence, at time 0 where the history has no such event.
         """
         times = {event.n: event.t for event in self._cell.events}
         for verdict in self._cell.verdicts:
@@ -215,14 +217,17 @@ class _TraceBuilder:
         return {"ph": "X", "pid": pid, "tid": track, "ts": ts, "dur": _microseconds(ended) - ts, "name": name}
 
     def _moment(self, party: str, t: float, name: str) -> TraceEvent:
-        """Return a point in time on the track `moments` of a party."""
+        """Return a point in time, `t` seconds after the cell began, on the track `moments` of a party."""
         pid, ts = self._process_id(party), _microseconds(t)
         return {"ph": "i", "s": "t", "pid": pid, "tid": _MOMENTS, "ts": ts, "name": name}
 
     def _asynchronous_slice(
         self, party: str, category: str, slice_id: str, began: float, ended: float, name: str
     ) -> Iterator[TraceEvent]:
-        """Yield the begin and the end of a slice that may overlap others of its party."""
+        """Yield the begin and the end of a slice that may overlap others of its party; times are in seconds.
+
+        `category` and `slice_id` together tell the slice from all others.
+        """
         shared = {"cat": category, "id": slice_id, "pid": self._process_id(party), "tid": 0, "name": name}
         yield {"ph": "b", "ts": _microseconds(began), **shared}
         yield {"ph": "e", "ts": _microseconds(ended), **shared}

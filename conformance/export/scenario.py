@@ -138,7 +138,8 @@ def _talk_lines(session: _Session) -> Iterator[YamlMapping]:
 
     Servers reply in the order of the commands, so each line of a pipelined group gets its own reply; a line without a recorded
     reply gets none. The greeting is a line of its own, before the others. A pause of at least `_MIN_PAUSE` becomes the line's
-    `wait`. A last line with the code `closed` expects that the server ends the session without QUIT.
+    `wait`. Where the session was ended by the server or the harness's link, and not after QUIT, a last line with the code
+    `closed` expects that the server ends it.
     """
     replies = deque(event for event in session.events if isinstance(event, Reply))
     if replies and replies[0].to == "GREETING":

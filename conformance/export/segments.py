@@ -142,8 +142,8 @@ class _Stream:
     def closing_segments(self, event: Closed) -> Iterator[Segment]:
         """Mark the stream as closed; yield FIN from both sides and an ACK, or for a reset one RST from the side that made it.
 
-        A session that the harness's link ended is shown as ended by the server, with a comment. One that goes on in TLS ends
-        here, with a comment too.
+        A session that the harness's link ended (`link`) is shown as ended by the server, with a comment. One that goes on in
+        TLS (`secured`) ends here, with a comment too. The stream is marked when the first segment is asked for.
         """
         self.is_open = False
         first, other = (self.client, self.server) if event.by == "client" else (self.server, self.client)
@@ -183,8 +183,8 @@ def tcp_segments(cell: StoredCell) -> Iterator[Segment]:
 def _event_segments(stream: _Stream, event: Command | Reply | Content | Closed) -> Iterable[Segment]:
     """Return the segments of one event of an open stream, and note in `stream` what later ones depend on.
 
-    A command with a long verb, a malformed reply and a content have a comment. A content that came in chunks has no octets, and
-    so no segments, since the segments of its BDAT commands stand for it.
+    The first segment has a comment for a command whose verb is longer than `_KNOWN_VERB_LENGTH`, a malformed reply and a content.
+    A content that came in chunks has no octets, and so no segments, since the segments of its BDAT commands stand for it.
     """
     match event:
         case Command():

@@ -5,7 +5,8 @@ Without `--alluredir` it does nothing and takes no time. `_current_test` is allu
 makes a server's text printable on one line, cut at a number of characters.
 
 A *row* is a row of the requirement catalogue. A *finding* is a verdict that is neither a pass nor not applicable; a
-*remark* is a pass whose sentence says that a `should` row is violated.
+*remark* is a pass whose sentence says that a `should` row is violated. The *baseline* of a candidate is the list of its known
+failures. The *slug* of a cell names its file.
 
 A result is small, since a run may have thousands: histories and nodes' logs are linked, not attached. The links have
 private addresses (`LinkKind`), which `conformance report` replaces by URLs when it builds the site.
@@ -58,7 +59,7 @@ class LinkKind(StrEnum):
     """A row of the conformance statement; the target is the candidate's file stem, a number sign, and the requirement."""
 
     def to(self, target: str) -> str:
-        """Return the private address of a link of this kind."""
+        """Return the private address of a link of this kind: `cell-page:SLUG`; `target` is what the comment on the kind says."""
         return f"{self}:{target}"
 
 
@@ -77,8 +78,9 @@ class NotJudged(Exception):
 def describe_cell(cell: CellView, *, remark: str = "") -> None:
     """Add everything about a cell to the result of the current test: labels, links, description, steps, message, diagram.
 
-    `remark` is put before the failure's message: what the baseline says of the cell, unless it is a known failure. Only a cell
-    with a finding, or one that was cut short, gets a diagram. Without `--alluredir` nothing is done.
+    `remark` is not a remark of the cell but the baseline's complaint about it, such as a stale entry, '' for none; it is put
+    before the failure's message. Only a cell with a finding, or one that was cut short, gets a diagram. Without `--alluredir`
+    nothing is done.
     """
     if not plugin_manager.hook.add_title.get_hookimpls():  # no listener of allure-pytest: no `--alluredir`
         return
@@ -94,10 +96,11 @@ def describe_cell(cell: CellView, *, remark: str = "") -> None:
 
 
 def _add_labels(cell: CellView) -> None:
-    """Add the title, the place in Allure's trees (generation, group, scenario; folder, file), and labels.
+    """Add the title, the place in Allure's two trees, and labels.
 
-    Labels are the scenario's rows as tags, the candidate, the row of the first finding that has one, and the severity. Rows of
-    the scenario that the catalogue lacks are left out.
+    One tree has the generations of the servers, the group of the first row, and the scenario; the other the scenario's folder,
+    file and id. Labels are the scenario's rows as tags, the candidate, the row of the first finding that has one, and the severity
+    of the strictest row. Rows of the scenario that the catalogue lacks are left out; without any other there is no severity.
     """
     header, rows = cell.header, catalogue()
     _current_test.title(visible(f"{cell.name} · {header.candidate}"))
@@ -118,9 +121,9 @@ def _add_labels(cell: CellView) -> None:
 
 
 def _add_links(cell: CellView) -> None:
-    """Add links to the page, history and kept directories of a cell, and to the statement's rows.
+    """Add links to the page and history of a cell, to the copies of its nodes' directories if any, and to the statement's rows.
 
-    Logs are linked only for a cell with a finding or one that was cut short.
+    The nodes' logs are linked only for a cell with a finding or one that was cut short. A row that the catalogue lacks has no link.
     """
     cell_slug = slug(cell.header.nodeid)
     _current_test.link(LinkKind.PAGE.to(cell_slug), link_type="page", name="Page of this cell")
@@ -145,7 +148,7 @@ def _add_remarks(cell: CellView) -> None:
 
 
 def _add_parameters(cell: CellView) -> None:
-    """Add candidate and axes, which identify a result in Allure's history, and clock and seed, which do not."""
+    """Add candidate and values of axes, which identify a result in Allure's history, and clock and seed, which do not."""
     header = cell.header
     _current_test.parameter("candidate", visible(header.candidate))
     for axis, value in header.axes.items():
@@ -175,10 +178,10 @@ def _code_block(lines: list[str]) -> str:
 
 
 def _replace_message(cell: CellView, remark: str) -> None:
-    """Replace the message of a failed test, where allure-pytest puts the whole text twice after a class name.
+    """Replace the message of a test that did not pass, where allure-pytest puts the whole text twice after a class name.
 
-    The new one has the baseline's comment on a known failure, `remark`, and `failure_message`. A test that passed has no message
-    (`statusDetails` is None), and gets none.
+    The new message has the baseline's comment on a known failure, the baseline's complaint `remark` (either may be ''), and
+    `failure_message`. A test that passed has no message (`statusDetails` is None), and gets none.
     """
     from allure_pytest.listener import AllureListener  # pytest must load the plugin first
 
@@ -192,7 +195,7 @@ def _replace_message(cell: CellView, remark: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AllureStep:
-    """One step of the scenario as Allure lists it."""
+    """One line of Allure's list of steps: a step of the scenario, a check, or several checks with one outcome."""
 
     title: str
     outcome: Outcome

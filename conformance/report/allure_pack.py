@@ -46,7 +46,8 @@ class UnknownSite(Exception):
 def pack_site(site: Path, resolve: Resolve) -> None:
     """Pack a site in place, as the module describes; `resolve` gives the URLs of links, relative to the site's page.
 
-    The folders `data` and `widgets` are replaced by the folder `data` with the parts. Raises UnknownSite, after that.
+    The folders `data` and `widgets` are replaced by the folder `data` with the parts; `data/history/` is left out. Raises
+    UnknownSite where the page or Allure's program is not as expected; the folders are replaced already then.
     """
     parts: dict[str, dict[str, str | list[str]]] = {}
     for path in sorted(path for folder in ("data", "widgets") for path in (site / folder).rglob("*") if path.is_file()):
@@ -71,9 +72,9 @@ def part_name(key: str) -> str:
 
 
 def part_script(name: str, files: dict[str, str | list[str]]) -> str:
-    """Return a part as JavaScript that passes its compressed files to `allurePart`.
+    """Return the part `name` as JavaScript that passes its compressed files to `allurePart`, a function of `allure_data.js`.
 
-    A file that is not UTF-8 is a list of one string in base 64 (`_json_value`).
+    `files` has the contents by key: text, or for a file that is not UTF-8 a list of one string in base 64.
     """
     packed = gzip.compress(json.dumps(files, ensure_ascii=False, separators=(",", ":")).encode(), mtime=0)
     return f'allurePart("{name}","{base64.b64encode(packed).decode()}");\n'

@@ -31,7 +31,7 @@ def allure_categories(root_causes: Sequence[RootCause] = ()) -> list[dict[str, A
     """
 
     def containing(text: str) -> str:
-        """Return a pattern for a message that contains a text."""
+        """Return a pattern for a whole message in which the pattern `text` matches somewhere."""
         return rf"[\s\S]*{text}[\s\S]*"  # Allure 2 matches as Java does, Allure 3 as JavaScript: no inline flags
 
     violation = re.escape(OUTCOME_DISPLAY[Outcome.FAIL].heading)

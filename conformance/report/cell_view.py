@@ -68,7 +68,10 @@ class CellView:
         return root_violations(rows, independent=rows[:1])  # the first row violated counts as a root
 
     def may_follow_from(self, verdict: Verdict) -> str:
-        """Return the violated row of this cell from which a violation may follow; '' for a root and for other verdicts."""
+        """Return the other violated row of this cell from which a failed verdict may follow.
+
+        '' where its violation follows from no other, and for a verdict that did not fail.
+        """
         row = verdict.requirements[0] if verdict.outcome is Outcome.FAIL and verdict.requirements else ""
         root = self._roots.get(row, "")
         return root if root != row else ""
@@ -90,10 +93,10 @@ class CellView:
         return by_event
 
     def evidence_of(self, verdict: Verdict) -> tuple[int, ...]:
-        """Return the numbers of the events that show a verdict, the offending one first.
+        """Return the numbers of the events that show a verdict, the offending one first; () where there are none.
 
-        A finding about something that never happened has no event: then the evidence is the last attempt to send the
-        message that the verdict is about, if there was one.
+        A finding about something that never happened has no event: then the evidence is the harness's last attempt to send
+        the message that the verdict is about, if there was one.
         """
         if verdict.evidence or verdict.message is None or (verdict.outcome is Outcome.PASS and not verdict.remark):
             return verdict.evidence

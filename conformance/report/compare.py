@@ -55,7 +55,7 @@ class RunComparison:
 
 
 def compare_runs(before: RunSummary, after: RunSummary, should: Should = "warn") -> RunComparison:
-    """Return what changed between two runs; cells are matched by node id (scenario, candidate's name, axis values).
+    """Return what changed between two runs; cells are matched by node id: file, scenario, candidate's name, axis values.
 
     Where the later run was asked for only a part of the suite, the cells that it lacks do not count as lost. With
     `should="fail"` a pass with a remark counts as a failure.

@@ -30,9 +30,10 @@ Sessions = Mapping[str, Connected]
 
 
 def event_line(event: AnyEvent, sessions: Sessions, *, marked: bool = False) -> str:
-    """Return one printable line: mark, number, time, session, parties, what happened, and a shadow operation in brackets.
+    """Return one printable line: mark, number, time, session, parties, and what happened.
 
-    `marked`: a verdict rests on the event. `sessions` has the event that opened each session, by the session's name.
+    What the event means for shadow redundancy, if anything, follows in brackets. `marked`: a verdict rests on the event, and the
+    mark is `>`. `sessions` has the event that opened each session, by the session's name.
     """
     session, parties = session_and_parties(event, sessions)
     mark = ">" if marked else " "

@@ -59,7 +59,7 @@ class Curve:
 
 
 def exploration_page(header: ExplorationHeader, summary: ExplorationSummary, files: Mapping[str, str]) -> str:
-    """Return the page as HTML; `files` has the text of each scenario file that a finding names, by the path that it has there.
+    """Return the page as HTML; `files` has the text of each scenario file that a finding names, by the path in the finding.
 
     Raises KeyError for a file that `files` lacks.
     """

@@ -68,7 +68,7 @@ def failure_message(cell: CellView) -> str:
 def exchange_lines(cell: CellView, max_lines: int) -> list[str]:
     """Return the events around the deciding finding's evidence as at most `max_lines` lines, the evidence marked by `>`.
 
-    No lines where the cell has no finding, or its evidence alone takes more lines.
+    `...` stands for events that are left out. No lines where the cell has no finding, or its evidence alone takes more lines.
     """
     if not cell.findings:
         return []

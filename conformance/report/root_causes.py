@@ -4,7 +4,7 @@ A requirement (a row of the catalogue) may presuppose others: a shadow copy cann
 made. So a server with one mistake may violate many rows, and a list of all violations hides the mistake.
 
 1. Each failed cell is counted for one row: the first requirement of the first failed verdict that has one (`_violated_row`).
-   Known failures are not counted.
+   Known failures (those that the candidate's baseline lists) are not counted.
 2. The root of each such row is found among the rows that it presupposes (`root_violations`). Only a row that at least as
    many cells violate counts as violated there: what breaks a prerequisite breaks it more often than not.
 3. The other way round for rows that a cell shows to be violated on their own (`independently_violated`): these are roots,
@@ -62,8 +62,8 @@ def _violated_row(cell: CellSummary) -> str:
 def find_root_causes(cells: Sequence[CellSummary]) -> tuple[RootCause, ...]:
     """Return the root causes of the violations in these cells, by candidate, those with the most cells first.
 
-    Candidates are in the order of their first cells. Only failed cells that are not known are counted; the others decide which
-    rows were violated on their own, and the order of equal numbers.
+    Candidates are in the order of their first cells. Only failed cells that are not known are counted. Which rows were violated
+    on their own is decided by all cells except known failures; the order of equal numbers by all that passed or failed.
     """
     root_causes: list[RootCause] = []
     for candidate in dict.fromkeys(cell.header.candidate for cell in cells):

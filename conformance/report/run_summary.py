@@ -2,7 +2,8 @@
 
 The run's page, the terminal's summary, the conformance statement and the comparison of runs are made from it. The *slug* of a
 cell names its file. A *finding* is a verdict that is neither a pass nor not applicable; the *deciding* one is the first with the
-cell's outcome. A *remark* is a pass although a `should` row (requirement) is violated.
+cell's outcome. A *remark* is a pass although a `should` row (requirement) is violated. The *evidence location* of a verdict is a
+text about the event that shows it.
 """
 
 from collections import Counter
@@ -43,7 +44,7 @@ class CellSummary:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The sentences of the violated `should` rows with which the cell passed."""
+        """The sentences of the remarks, each cut at 400 characters; a cell that did not pass may have remarks too."""
         return tuple(visible(verdict.sentence, 400) for verdict in self.verdicts if verdict.remark)
 
     @property

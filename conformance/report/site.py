@@ -73,9 +73,10 @@ def build_site(
 ) -> BuiltSite:
     """Write the site of a run into the directory `out`, which is created if missing; replace all of its pages or none.
 
-    Scenarios' files are read from the directory `corpus`, if given. Without `allure` no Allure site is built. `earlier`
-    has the runs of the trend, the oldest first. `paged` selects the cells that get a page, by default those with a finding.
-    Raises RunDirectoryError, SchemaTooNew; OSError where `out` cannot be written.
+    Scenarios' files are read from the directory `corpus`, if given. Without `allure` no Allure site is built; one that cannot
+    be built becomes a note. `earlier` has the runs of the trend, the oldest first. `paged` selects the cells that get a page, by
+    default those with a finding or a remark, flaky ones, and those that were cut short. Blocks: Allure takes seconds, its installation
+    minutes. Raises RunDirectoryError, SchemaTooNew; OSError where `out` cannot be written.
     """
     with StagedFiles() as files:
         return _stage_site(run_dir, out, files, corpus, allure, earlier, paged or PageSelection())
@@ -157,8 +158,9 @@ def _relative_link(path: Path, folder: Path) -> str:
 def _link_resolver(site: Path, pages: Mapping[str, str], files: Mapping[str, Path]) -> Resolve:
     """Return a function from an address in Allure's results (`LinkKind`) to the URL relative to Allure's site.
 
-    The function returns None for a link whose target does not exist, and any address that is not of a `LinkKind` unchanged.
-    `site` is the directory of Allure's site; `pages` maps slugs to paths, `files` addresses to files.
+    The function returns None for a link to a page, history, log or copy that does not exist. It does not check links to
+    statements, and returns an address that is not of a `LinkKind` unchanged. `site` is the directory of Allure's site; `pages`
+    maps slugs to the paths of pages below the run's site, `files` addresses to files.
     """
     urls = {LinkKind.PAGE.to(slug): f"../{path}" for slug, path in pages.items()}
     urls |= {address: _relative_link(path, site) for address, path in files.items()}
@@ -179,7 +181,8 @@ def _stage_statement(
 ) -> str:
     """Stage the statement and the badge of a candidate and return the link to the statement, relative to the run's page.
 
-    The badge is added to `built`. Where the run gets none, the reason becomes a note of `built`, and an earlier badge is removed.
+    `pages` maps slugs to the paths of pages below `out`. The badge is added to `built`. Where the run gets none, the reason
+    becomes a note of `built`, and an earlier badge is removed.
     """
     statement = make_statement(run, candidate, catalogue())
     folder = out / "statements"
@@ -205,9 +208,10 @@ def _stage_statement(
 def _allure_site(
     run_dir: Path, out: Path, allure: AllureOptions, earlier: Sequence[EarlierRun], resolve: Resolve, built: BuiltSite
 ) -> str:
-    """Build Allure's site in `out`, at once, and return the link to it; where that fails, add a note to `built` and return ''.
+    """Build Allure's site in `out`/allure without staging, and return the link to it; where that fails, note it and return ''.
 
-    With `allure.install` Allure is installed first, unless the run has no results for it. Takes seconds, or minutes then.
+    Notes go to `built`. With `allure.install` Allure is installed first, unless the run has no results for it. Blocks for seconds,
+    or for minutes then. Raises OSError.
     """
     try:
         if allure.install and (run_dir / RESULTS).is_dir():

@@ -162,7 +162,7 @@ class Badge:
 
 
 def make_badge(statement: Statement) -> Badge:
-    """Return the badge: how many of the applicable requirements passed, and how many are inconclusive.
+    """Return the badge: how many of the applicable requirements passed and are inconclusive, as `90 of 100 shown, 10 open`.
 
     Raises BadgeRefused for a run that was filtered, interrupted, damaged or incomplete, and for one with a violation,
     an error, or no requirement that passed.

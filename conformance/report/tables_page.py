@@ -2,7 +2,7 @@
 
 `conformance.spark` makes the tables, and `conformance aggregate` writes the page. A row is a dictionary of the table's
 columns. The table `runs` has the oldest run first; the tables `matrix`, `latency` and `failures` have rows for each run and
-candidate.
+candidate. *p95* is the documented time within which 95 % of the messages of a scenario were acknowledged.
 """
 
 from collections import defaultdict
@@ -117,7 +117,7 @@ class TrendLine:
 
 
 def trend_lines(rows: Mapping[str, list[dict[str, Any]]]) -> list[TrendLine]:
-    """Return the plots of the failure rate and the slowest p95 of each candidate, ordered by candidate and measure.
+    """Return the plots of the failure rate and of the slowest scenario's p95 for each candidate, ordered by candidate and measure.
 
     `rows` has the rows of each table. A candidate with fewer than two values of a measure has no plot of it; of more than
     `MAX_TREND_RUNS` the newest are shown.

@@ -177,7 +177,10 @@ def report_to_github(run: RunSummary, environment: Mapping[str, str]) -> Iterato
 
 
 def _annotation_text(cell: CellSummary) -> str:
-    """Return a cell's sentence, the baseline's comment, the offending event and the command that repeats it, a line each."""
+    """Return the text of a cell's annotation: its sentence or else outcome, and what there is of the following, a line each.
+
+    The baseline's comment on a known failure, the offending event, and the command that repeats the cell.
+    """
     known = [f"known: {cell.known}"] if cell.known else []
     exchange = [cell.deciding_location.exchange] if cell.deciding_location is not None else []
     return "\n".join([cell.sentence or str(cell.outcome), *known, *exchange, cell.header.repeat]).strip()

@@ -31,7 +31,7 @@ def root_violations(
     causes |= dict.fromkeys(presupposed, frozenset())
 
     def root_of(row: str) -> str:
-        """Return the root of a violated row, by following its first cause."""
+        """Return the root of a violated row: follow the first of its causes that have no cause, or else the first of all."""
         if not causes[row]:
             return row
         # After the turn a cause may have causes itself, which are followed.
@@ -46,7 +46,7 @@ def independently_violated(
 ) -> dict[str, frozenset[str]]:
     """Return the rows that the verdicts of one candidate's cells show to be violated independently.
 
-    Each is given with the rows that it presupposes and that were seen to hold. A row counts where an expectation about it
+    The result has, for each such row, the rows that it presupposes and that were seen to hold. A row counts where an expectation about it
     alone failed, while in the same cell the same kind of expectation passed for a row that it presupposes: the server can
     do what that row asks for, and does not in the case that this row adds (a default, another kind of sender). Its
     violation explains violations of the presupposed row, which may be about the same case. A row for which that kind of

@@ -1,6 +1,7 @@
 """Finds the scenarios that judge each requirement and the defects of the reference that break it, and writes docs/requirements.md.
 
-A *row* is one requirement of the catalogue. `conformance requirements` prints the coverage of each, and the tests look
+A *row* is one requirement of the catalogue, a *defect* a deliberate mistake that can be switched on in the reference, the mail
+server of this project. `conformance requirements` prints the coverage of each, and the tests look
 for gaps.
 """
 

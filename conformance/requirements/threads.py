@@ -70,7 +70,7 @@ def page(reports: Sequence[Thread], rows: Catalogue) -> str:
 
 
 def _tables(reports: Sequence[Thread], rows: Catalogue) -> Iterator[str]:
-    """Yield the lines of one table for each requirement."""
+    """Yield the lines of one table for each requirement of the catalogue that a report is about, in the catalogue's order."""
     for row in rows.requirements:
         found = [one for one in reports if one.row == row.id]
         if not found:

@@ -3,6 +3,7 @@
 Standard tools read both: `zcat`, `zless`, `unzip`, DuckDB and Spark. A history is compressed when its footer has been
 written. Until then it is a plain file, so that the history of a killed run can be read. `writer` compresses, `reader` reads.
 
+A *cell* is one scenario with one value for each of its axes, run with one candidate; its *history* is the file with its events.
 An *entry* is a file or folder that `walk` finds below a folder of *attachments*, the directories of a cell's nodes.
 """
 
@@ -50,7 +51,7 @@ def compress_history(path: Path) -> Path:
 def archive_attachments(folder: Path) -> None:
     """Replace a folder of attachments by a ZIP file of its regular files: `nodes/NAME.zip` beside it.
 
-    Files that are unsafe to copy (sparse, nested too deep, or a further name of another user's file) are named in LEFT-OUT.txt
+    Files that are unsafe to copy (sparse, nested too deep, or a further name of another user's file) are named in its LEFT-OUT.txt
     instead; links and other special files are dropped. Where this user may not read a file, no ZIP file is written and the
     folder stays; files that cannot be deleted stay in the folder. Raises OSError.
     """
@@ -83,7 +84,7 @@ def printable_path(entry: DirectoryEntry) -> str:
 
 
 def _add_file(archive: ZipFile, entry: DirectoryEntry) -> None:
-    """Add a regular file to a ZIP file, with its time of change and its mode."""
+    """Add a regular file to a ZIP file, with its modification time (none before 1980) and its mode. Raises OSError."""
     handle = entry.open()
     with os.fdopen(handle, "rb") as file:
         info = ZipInfo(str(entry.path), time.localtime(max(entry.status.st_mtime, _DOS_EPOCH))[:6])
@@ -97,7 +98,7 @@ def _add_file(archive: ZipFile, entry: DirectoryEntry) -> None:
 def read_history(path: Path) -> tuple[bytes, str]:
     """Return the octets of a history, plain or compressed, and the reason why they are incomplete ('' for complete ones).
 
-    Something that is not a regular file, or is too large, gives no octets. Raises OSError where the machine ran out of a
+    A file that is missing, not regular, or too large gives no octets, and the reason. Raises OSError where the machine ran out of a
     resource (`shortage_of`).
     """
     try:

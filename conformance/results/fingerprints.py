@@ -61,9 +61,10 @@ _NO_INPUTS = frozenset(
 
 
 def inputs_sha256() -> str:
-    """Return the hash of the contents of all files on which the history of a cell, or a verdict about it, can depend.
+    """Return the hash of the contents of the files on which the history of a cell, or a verdict about it, can depend.
 
-    These are the package without `_NO_INPUTS`, its scenarios and its fixtures. All of them are read.
+    These are the package's Python files without `_NO_INPUTS`, its scenarios and its fixtures. All of them are read. Other files of
+    the package, the catalogue of requirements and sources in C, are not among them.
     """
     digest = hashlib.sha256()
     for folder, pattern in (

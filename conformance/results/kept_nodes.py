@@ -33,7 +33,8 @@ def kept_directory(cell_file: Path) -> Path:
 def keep_node_directories(cell_file: Path, attachments: Path) -> None:
     """Copy the nodes' directories in `attachments` to `kept_directory(cell_file)`, in place of an earlier copy.
 
-    The values of `secret` in `node.json`, and initial responses of AUTH in logs, are replaced by `***`. Symbolic links
+    The values of `secret` in `node.json`, and initial responses of AUTH in `*.log`, are replaced by `***`, where these files are
+    directly in a node's directory. Symbolic links
     are copied as links. Files that are unsafe to copy (sparse, nested too deep, or a further name of another
     user's file) are named in LEFT-OUT.txt. Raises OSError.
     """
@@ -67,7 +68,10 @@ def keep_node_directories(cell_file: Path, attachments: Path) -> None:
 
 
 def delete_node_data(attachments: Path) -> None:
-    """Delete the folder `data` (the queue) of each node of a cell, where there is one; logs and configuration stay."""
+    """Delete the folder `data` (the queue) of each node of a cell, where there is one; logs and configuration stay.
+
+    What cannot be deleted stays without an error. Raises OSError where `attachments` is not a directory.
+    """
     for node in attachments.iterdir():
         delete_tree(node / "data")
 

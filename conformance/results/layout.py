@@ -1,5 +1,6 @@
 """Paths within a run directory, the slugs that name cells' files, and the errors of unusable run directories.
 
+A *cell* is one scenario with one value for each of its axes, run with one candidate; a run writes a file for each.
 A cell's *attachments folder* has a directory for each of its nodes, with logs and configuration. *Compressed* it is a ZIP file.
 """
 

@@ -1,7 +1,8 @@
 """The manifest of a run's Parquet tables: the hash and the file sizes of the cells that the tables were made from.
 
 `parquet` writes it; readers of the tables compare it with the run directory, to tell whether the tables are out of date.
-*Damage* is what could not be read. The slug of a cell is the name of its file without suffixes.
+*Damage* is what could not be read. A *cell* is one scenario with one value for each of its axes, run with one candidate. Its slug is
+the name of its file without suffixes.
 """
 
 import hashlib

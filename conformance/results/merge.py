@@ -1,7 +1,7 @@
 """Merging of several run directories into one: the shards of a run that several machines ran.
 
-A cell's history is in a file in the folder `cells`; that of a first attempt, which did not count, in `late`. The *slug* of
-a cell is the name of its file without suffixes.
+A *cell* is one scenario with one value for each of its axes, run with one candidate. Its history is in a file in the folder `cells`;
+that of a first attempt, which did not count, in `late`. The *slug* of a cell is the name of its file without suffixes.
 """
 
 import shutil

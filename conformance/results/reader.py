@@ -2,7 +2,7 @@
 
 A line that cannot be read is skipped and reported as a `Damage` with its file, number and reason. A cell's file without
 a footer was cut short; its events and verdicts are returned like those of any other. Whatever reads a file raises OSError where
-the machine ran out of a resource.
+the machine ran out of a resource. A *cell* is one scenario with one value for each of its axes, run with one candidate.
 """
 
 import os
@@ -139,9 +139,9 @@ def read_run(run_dir: Path) -> StoredRun:
 def read_cell(path: Path, *, unparsed: re.Pattern[bytes] | None = None) -> StoredCell:
     """Return the cell in a file; lines that cannot be read are in its `damage`.
 
-    Whole lines, one or more, that the pattern `unparsed` matches from the beginning of a line are not parsed but returned in
-    `StoredCell.unparsed`: parsing events takes nine tenths of the time. Raises CellUnreadable where the header cannot be read, SchemaTooNew; OSError where the
-    machine ran out of a resource.
+    Whole lines, one or more, that the pattern `unparsed` matches from the beginning of a line are not parsed, which would take nine
+    tenths of the time, but returned in `StoredCell.unparsed`. Raises CellUnreadable where the header cannot be read, SchemaTooNew;
+    OSError where the machine ran out of a resource.
     """
     header: CellHeader | None = None
     events: list[AnyEvent] = []

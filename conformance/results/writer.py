@@ -8,8 +8,9 @@ Events are collected and written by `flush`, which the run calls before time pas
 after each event). Lines are handed to the operating system but not synced to the disk. So a crash of the program loses at
 most the events of one moment of virtual time; a crash of the machine may lose more.
 
-A finished cell's file is compressed. The nodes' directories become a ZIP file where the cell passed or was not
-applicable; otherwise they stay, because a person will read the logs.
+A *cell* is one scenario with one value for each of its axes, run with one candidate. A finished cell's file is compressed. The
+directories of its nodes, the servers under test, become a ZIP file where the cell passed or was not applicable; otherwise they stay,
+because a person will read the logs.
 """
 
 import json

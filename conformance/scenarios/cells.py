@@ -86,7 +86,8 @@ class CellExpander:
         """Return the cells with a fault grid of some size; without a problem they are cached.
 
         `timers` are the candidate's own, used where the scenario has `timers: own` (None: example values), and ignored elsewhere.
-        Raises InvalidFile where `report` has a problem afterwards: one of these cells, or one that was there before.
+        Raises InvalidFile where `report` has a problem afterwards: one of these cells, or one that was there before. Cells that
+        `check` has made are returned even then; so the caller, `Scenario.cells`, looks for problems first.
         """
         key = (size, timers if self._has_own_timers else None)
         if key not in self._cells_by_size:
@@ -116,7 +117,7 @@ class CellExpander:
         return tuple(cell for cell in cells if cell is not None)
 
     def _check_names_of_document(self) -> None:
-        """Report unknown requirements, capabilities and waived rules, and a waiver whose reason is no text of 10 characters."""
+        """Report unknown requirements, capabilities and waived rules, and a waiver without a reason of 10 characters or more."""
         known = {"requirements": ("requirement", self._catalogue.ids), "needs": ("capability", NEEDS)}
         for key, (kind, names) in known.items():
             for item in (self._node.get(key) or self._node).items:  # a mapping, such as the document, has no items
@@ -193,7 +194,10 @@ class CellExpander:
             self._report.add(mark, f"{count} cells in the full grid; a scenario has at most {MAX_CELLS}")
 
     def _check_size(self) -> bool:
-        """Return whether the steps of all cells together have at most MAX_VALUES values; report where they have more."""
+        """Return whether the steps of all points together have at most MAX_VALUES values; report where they have more.
+
+        The cells that a fault grid adds are not counted.
+        """
         cells, values = len(self._points), self._steps.count()
         if cells * values <= MAX_VALUES:
             return True

@@ -56,7 +56,7 @@ class ProblemReport:
         self._refused: set[Mark] = set()
 
     def add(self, mark: Mark, message: str) -> None:
-        """Add a problem at a place, unless `refuse` was called for that place; one that was added before counts once.
+        """Add a problem at a place, unless `refuse` was called for that place; the same problem is kept once.
 
         Unprintable characters of the message are escaped, and what exceeds MAX_MESSAGE_LENGTH is cut off.
         """
@@ -68,9 +68,9 @@ class ProblemReport:
             self._found.add(Problem(self.path, mark.line, mark.column, text))
 
     def refuse(self, mark: Mark, message: str) -> None:
-        """Add a problem of a value that the caller drops.
+        """Add a problem of a value that the caller drops, and make `add` ignore later problems at the same place.
 
-        Later problems at the same place only follow from this one: `add` ignores them.
+        They would only follow from this one.
         """
         self.add(mark, message)
         self._refused.add(mark)

@@ -6,7 +6,7 @@ the first point of the matrix. *pairwise*: every pair of values that can occur t
 scenario's axes) occurs in some cell. *full*: every fault at every point. In each size the cells without a fault (`fault=none`)
 are included.
 
-A *point* of a scenario's matrix has a node for each axis: its value.
+A *point* of a scenario's matrix has the value of each axis, as a *node*: a value of the YAML file with its place.
 """
 
 import itertools
@@ -65,9 +65,9 @@ class GridFault:
         return f"{self.place.lower()}-{self.position}-{self.kind}"
 
     def step(self, grid: FaultGrid, line: int) -> Step:
-        """Return a step, to precede those of the scenario, that arms the fault under the name `grid`.
+        """Return a step, to precede those of the scenario, that arms the fault on the grid's link under the name `grid`.
 
-        `line` is that of `faults:` in the file.
+        The fault acts once, at the first occurrence of its place. `line` is that of `faults:` in the file.
         """
         # The field that this kind of fault cannot do without, if any.
         needs = FAULTS[self.kind].required_field

@@ -16,7 +16,7 @@ from conformance.topology import Topology
 
 
 def fixture_names(folder: Path) -> tuple[str, ...]:
-    """Return the names of the fixtures in a folder, sorted."""
+    """Return the names of the fixtures in a folder, sorted: the names of its YAML files without suffix. () without the folder."""
     return tuple(sorted(path.stem for path in folder.glob("*.yaml")))
 
 
@@ -34,7 +34,10 @@ def load_topology(path: Path) -> Topology:
 
 
 def load_node(path: Path, report: ProblemReport) -> Node | None:
-    """Return the root node of a file's only document; None after reporting why there is none."""
+    """Return the root node of a file's only document; None after reporting why there is none.
+
+    A problem that does not end the reading (`yaml_nodes.compose`) is reported too, and the node is returned.
+    """
     text = read_text(path, report)
     if text is None:
         return None
@@ -56,7 +59,7 @@ def read_topology(node: Node, report: ProblemReport) -> Topology | None:
 def _with_parameters(node: Node) -> Node:
     """Return the node of a topology, or of one of its servers, with its parameters parsed (`2m` is 120).
 
-    Those of `transport` and `listeners`, and of each server. A node that is no mapping is returned unchanged.
+    Parsed is each value below `transport` and `listeners`, also in each server. A node that is no mapping is returned unchanged.
     """
     entries: dict[str, Entry] = {}
     for key, entry in node.entries.items():

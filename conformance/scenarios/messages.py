@@ -1,7 +1,8 @@
 """Build the messages that scenarios send from the templates of fixtures/messages; equal arguments give equal octets.
 
-A *template* says what is special about a message: its body, and header fields. The *token* is a line of the body that
-is unique in a run. The sender of the harness calls `build_message` for each message of a step.
+A *template* says what is special about a message: its body, and header fields. The *token* is a hash in the first line of the
+body. It differs between the messages of a cell, and between scenarios; the cells of one scenario have the same tokens. The sender
+of the harness calls `build_message` for each message of a step.
 """
 
 import hashlib
@@ -58,7 +59,7 @@ class Template(BaseModel):
         return self
 
     def content(self) -> bytes:
-        """Return the octets of the body, without the token's line."""
+        """Return the octets of the body, without the token's line. Raises UnicodeEncodeError for what `charset` cannot encode."""
         text = self.octets if self.body is None else self.body.replace("\n", "\r\n")
         return (text or "").encode(self.charset)
 
@@ -96,11 +97,12 @@ def build_message(
     """Return the content of a message, header and body, with CRLF line ends; the `octets` of a template keep their own.
 
     `message` is the template's name. `name` is the step's name for the messages that it sends and `sequence` the number of
-    this one, from 1; with `seed` and `scenario` they make its Message-ID and token unique in the run. `date` must be aware.
-    `headers` override fields of the template; None leaves a field out. The body is padded to `size` octets, or so that header
-    and body have `whole` octets together.
+    this one, from 1; its Message-ID and token are made of these, `seed` and `scenario`. `sender` ('': none) and `recipients` are
+    the addresses in From and To. `date` must be aware. `headers` override fields of the template; None leaves a field out. The body is
+    padded to `size` octets, or so that the whole content has `whole` octets, which takes precedence; None: no padding.
 
-    Raises ValueError for an invalid header field or a size that padding cannot reach; what `load_template` raises.
+    Raises ValueError for an invalid header field, a body that the template's charset cannot encode, or a size that padding cannot
+    reach; what `load_template` raises.
     """
     form = load_template(message, fixtures)
     identity = ".".join(_slug(part) for part in (f"{name}-{sequence}", scenario, str(seed)) if part)

@@ -90,7 +90,7 @@ def check_names(
 ) -> None:
     """Report references to unknown names, and names that are defined twice; add the steps' names to `names`.
 
-    `repeated`: the steps are inside a `repeat`, where `send` would define its name twice.
+    `repeated`: the steps are inside a `repeat`, where `send` and `submit` would define their names twice, which is reported.
     """
     for parsed in steps:
         _check_step(parsed, names, report)
@@ -127,7 +127,7 @@ def _check_step(parsed: ParsedStep, names: KnownNames, report: ProblemReport) ->
 
 
 def _name_problem(name: str, kind: str, names: KnownNames) -> str | None:
-    """Return why a name of a kind is unknown; None where it is known. Kinds not named here are those of a topology."""
+    """Return why a name of a kind is unknown; None where it is known. Other kinds than these cases are of the topology."""
     match kind:
         case "message":
             return _message_problem(name, names.defined.get("message", {}))

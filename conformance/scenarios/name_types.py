@@ -89,7 +89,10 @@ def require_name_types(model: type[BaseModel]) -> None:
 
 
 def _text_fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, RefersTo | DefinesName | None]]:
-    """Yield each text field of a model, nested ones too, with its annotation; None where it has neither."""
+    """Yield the path of each text field of a model, nested ones too, with its RefersTo or DefinesName; None where it has neither.
+
+    A path has the fields' names in YAML, such as `field.inner`, after `prefix`.
+    """
     for name, field in model.model_fields.items():
         yield from _texts_in(field.annotation, tuple(field.metadata), prefix + (field.alias or name))
 

@@ -19,7 +19,7 @@ from conformance.scenarios.yaml_nodes import Entry, Node
 PREFIX = "own-"
 
 NEVER_WARNED = 12 * 3600.0
-"""Seconds without a delay report after which a server that sends none, by its description, is taken at its word."""
+"""Seconds without a delay report that show that a server sends none, where its description says so."""
 
 
 class OwnTimers(BaseModel):
@@ -58,7 +58,7 @@ class OwnTimers(BaseModel):
     def placeholder_values(self) -> Mapping[str, Any]:
         """The value of each placeholder: times in seconds, numbers of tries as `{min, max}`.
 
-        A server that never warns has no delay report until `NEVER_WARNED`.
+        Where there is no delay report, `own-warnings` and `own-warned-after` are 0, and `own-warned-by` is `NEVER_WARNED`.
         """
         return {
             PREFIX + "tries-in-first-hour": self.tries_in_first_hour.model_dump(),

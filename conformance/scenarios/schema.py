@@ -93,9 +93,10 @@ def topology_schema() -> Schema:
 def _enumerate_names(
     models: set[type[BaseModel]], definitions: dict[str, Schema], names: Mapping[str, Sequence[str]]
 ) -> None:
-    """Replace, in the schemas of models, each text that refers to a name of one of these kinds by the names there are.
+    """Restrict each text in the schemas of models that refers to a name to the `names` of its kind; a kind without names stays free.
 
-    Fields of models inside other models, such as the lines of a `talk`, are left as they are.
+    `definitions`, the schemas by class name, is changed in place. Fields of models inside other models, such as the lines of a
+    `talk`, are left as they are.
     """
     for model in models:
         for field, kind in referenced_names(model).items():

@@ -1,9 +1,11 @@
 """Parse the steps of a scenario: from nodes, in which every `${axis}` is substituted, to the models of their verbs.
 
 `when_nodes` and `when_nodes_of_step` read the file's own nodes, before that.
-A node is a value of the YAML file with its line and column. `point` has the value of each axis in the cell that is
-being made; `report` collects the problems. A model holds a verb's fields: those of actions are in `ACTIONS`, of
-expectations in `EXPECTATIONS`.
+A *node* is a value of the YAML file with its place (line and column): a scalar, a list (`items`) or a mapping (`entries`). An
+*entry* has the place of its key and the node of its value. `point` has the value of each axis in the cell that is being made;
+`report` collects the problems. A *model* has a verb's fields: those of actions are in `ACTIONS`, of expectations in
+`EXPECTATIONS`. A *block* is a step with other steps inside it (`parallel`, `repeat`). `when` is a step's condition on the values
+of axes: the step exists at the points that fulfil it.
 """
 
 import re
@@ -45,8 +47,9 @@ class ParsedStep:
 def parse_step(node: Node, path: str, point: Point, report: ProblemReport) -> ParsedStep | None:
     """Return a step at a point of the matrix; None where its `when` excludes the point, or it cannot be parsed at all.
 
-    It cannot without a known verb, as a block without steps, or as an `expect` without exactly one known expectation, which is
-    reported. A step with wrong fields is returned with `step` None. `path` is the step's number, `3.1` inside a block.
+    It cannot be parsed without a known verb, as a block without a list of steps, or as an `expect` without exactly one known
+    expectation; that is reported. A step with wrong fields is reported and returned with `step` None. An unknown key, a second verb
+    or a wrong label is reported, and the step is parsed without it. `path` is the step's number, `3.1` inside a block.
     """
     if (when := node.get("when")) is not None and not matches_condition(when, point):
         return None
@@ -76,9 +79,9 @@ def _parse_label(node: Node, report: ProblemReport) -> str | None:
 
 
 def _find_verb(node: Node, report: ProblemReport) -> tuple[str, Entry] | None:
-    """Return a step's verb and its entry, after reporting any other key and a second verb; None without a verb.
+    """Return a step's verb and its entry, of two verbs the first; None after reporting that it has no known verb.
 
-    Of two verbs the first is returned.
+    Reported are also a second verb, and each key that is neither a verb nor one of `STEP_KEYS`.
     """
     if not node.entries:
         report.add(node.mark, "a step is a mapping with one verb, like `- advance: 2m`")
@@ -96,10 +99,10 @@ def _find_verb(node: Node, report: ProblemReport) -> tuple[str, Entry] | None:
 
 
 def _parse_expect(expect: Entry, path: str, report: ProblemReport) -> ParsedStep | None:
-    """Return the step `expect`; None after reporting that it does not have exactly one known expectation.
+    """Return the step of `expect`, an entry; None after reporting that it does not have exactly one known expectation.
 
-    Where the fields of the expectation are wrong, which is reported too, the result has no `step`. An `after`
-    later than `within` is only reported.
+    Where the fields of the expectation are wrong, which is reported too, the result has the `step` None. An `after` later than
+    `within` is reported, and the step is returned with both.
     """
     entries = expect.node.entries
     if len(entries) != 1:
@@ -124,8 +127,8 @@ def _parse_block(
 ) -> ParsedStep | None:
     """Return the step of `parallel: [...]`, `parallel: {steps: [...]}` or `repeat: {times: n, steps: [...]}`.
 
-    None after reporting that it has no list of steps. Where a field or an inner step has a problem, the result has no `step`.
-    `label` is the text of `label_node`.
+    None after reporting that it has no list of steps. Where a field of the block or of an inner step is wrong, the result has the
+    `step` None. Inner steps that `parse_steps` leaves out do not count. `label` is the text of `label_node`.
     """
     steps = entry.node if verb == "parallel" and entry.node.items else entry.node.get("steps")
     if steps is None or not steps.items:
@@ -145,7 +148,10 @@ def _parse_block(
 
 
 def parse_steps(node: Node, prefix: str, point: Point, report: ProblemReport) -> tuple[ParsedStep, ...]:
-    """Return the steps of a list that exist at a point; the path of the n-th in the list is `prefix` and n."""
+    """Return the steps of a list, without those that do not exist at a point or cannot be parsed at all (which is reported).
+
+    The path of the n-th node of the list is `prefix` and n, from 1.
+    """
     parsed = (parse_step(item, f"{prefix}{n}", point, report) for n, item in enumerate(node.items, start=1))
     return tuple(step for step in parsed if step is not None)
 

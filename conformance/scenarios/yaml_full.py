@@ -38,7 +38,8 @@ _COLLECTIONS = ("map", "seq", "!")
 def read_full_yaml(path: Path, report: ProblemReport, *, max_octets: int, max_values: int = MAX_NODES) -> Node | None:
     """Return the root node of a file's only document; None after reporting why there is none.
 
-    `max_octets` limits the file and `max_values` the number of values in the document.
+    `max_octets` limits the file and `max_values` the number of values in the document. A problem that does not end the reading, such
+    as an unknown anchor, is reported too, and the node is returned.
     """
     text = read_text(path, report, max_octets)
     if text is None:
@@ -68,7 +69,7 @@ class _FullComposer(Composer):
         """Anchor -> its node; None while that is being built."""
 
     def _build_node(self, event: Event, depth: int) -> Node:
-        """Return the node that begins with an event, and remember it by its anchor."""
+        """Return the node that begins with an event, and keep it for aliases if it has an anchor. Raises as `Composer` does."""
         anchor = event.anchor if isinstance(event, NodeEvent) and not isinstance(event, AliasEvent) else None
         if anchor is not None:
             self._by_anchor[anchor] = None  # until its value is complete

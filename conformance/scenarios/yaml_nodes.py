@@ -141,9 +141,9 @@ class Chunk:
 
 
 def split_documents(text: str) -> Iterator[Chunk]:
-    """Yield the documents of a file, without those that hold only comments.
+    """Yield the documents of a file's text, without those that are empty or hold only comments.
 
-    A line that begins with `---` starts a document in any context (YAML 1.2, 9.1.2).
+    A line that begins with `---` starts a document in any context (YAML 1.2, 9.1.2); text before the first one is a document too.
     """
     starts = [match.start() for match in _DOCUMENT_START.finditer(text)]
     for start, end in zip([0, *starts], [*starts, len(text)], strict=True):
@@ -153,7 +153,10 @@ def split_documents(text: str) -> Iterator[Chunk]:
 
 
 def compose(chunk: Chunk, report: ProblemReport) -> Node | None:
-    """Return the root node of a document; None after reporting why the document cannot be read."""
+    """Return the root node of a document; None after reporting why the document cannot be read.
+
+    A problem that does not end the reading, such as an anchor or a repeated key, is reported too, and the node is returned.
+    """
     if chunk.text.startswith("%"):
         report.add(Mark(chunk.line, 1), "directives are not used here; take the line away")
         return None
@@ -163,7 +166,10 @@ def compose(chunk: Chunk, report: ProblemReport) -> Node | None:
 def compose_with(
     make_composer: "Callable[[Chunk, ProblemReport], Composer]", chunk: Chunk, report: ProblemReport
 ) -> Node | None:
-    """Return the root node that a composer builds; None after reporting why the document cannot be read."""
+    """Return the root node that a composer builds; None after reporting why the document cannot be read.
+
+    `make_composer` gets the chunk and the report. A node may be returned although problems were reported.
+    """
     try:
         return make_composer(chunk, report).document()
     except _Unreadable:
@@ -204,7 +210,8 @@ def _events(text: str) -> Iterator[Event]:
 class Composer:
     """Builds the nodes of one document from the parser's events. Raises MarkedYAMLError and ReaderError.
 
-    `_Unreadable` is raised after reporting a problem that ends the reading; after others only a value is left out.
+    `_Unreadable` is raised after reporting a problem that ends the reading. After any other problem the reading goes on: the value is
+    null (an alias, a scalar that cannot be converted) or left out (that of a repeated key), or kept (one with an anchor or a tag).
     """
 
     def __init__(self, chunk: Chunk, report: ProblemReport, max_values: int = MAX_NODES) -> None:
@@ -216,7 +223,7 @@ class Composer:
         """How many values there were so far."""
 
     def document(self) -> Node:
-        """Return the root node. Raises _Unreadable."""
+        """Return the root node. Raises _Unreadable, also for a second document, and what the parser raises."""
         event = next(self._events)
         while isinstance(event, StreamStartEvent | DocumentStartEvent):
             event = next(self._events)
@@ -229,7 +236,8 @@ class Composer:
     def _build_node(self, event: Event, depth: int) -> Node:
         """Return the node that begins with an event, after consuming the events of its children.
 
-        Raises _Unreadable for a node that is nested too deep, and what the parser raises.
+        `depth` is its level, 1 for the root. Raises _Unreadable for a node that is nested too deep, for too many values and for a key
+        that cannot be used, and what the parser raises.
         """
         mark = self._mark(event)
         self._count_values(event, 1)
@@ -250,7 +258,7 @@ class Composer:
     def _build_entries(self, depth: int) -> dict[str, Entry]:
         """Return the entries of the mapping that has begun; its own keys take precedence over merged ones.
 
-        A repeated key is reported, and its first value counts.
+        A repeated key is reported, and its first value counts. `depth` is the level of the mapping.
         Raises _Unreadable for a key that is no scalar or has half of a surrogate pair.
         """
         entries: dict[str, Entry] = {}
@@ -284,13 +292,13 @@ class Composer:
         return {}
 
     def _count_values(self, event: Event, values: int) -> None:
-        """Add to the number of the document's values. Raises _Unreadable when it exceeds the limit."""
+        """Add `values` to the number of the document's values. Raises _Unreadable when it exceeds the limit, reported at `event`."""
         self._nodes += values
         if self._nodes > self._max_values:
             raise self._unreadable(event, f"more than {self._max_values} values in one document")
 
     def _convert_scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
-        """Return the value of a scalar; None after reporting a problem with it."""
+        """Return the value of a scalar; None for null, and after reporting a problem with it."""
         if _SURROGATE.search(event.value):
             self._report.refuse(mark, f"{short_repr(event.value)} has half of a surrogate pair, which is no character")
             return None

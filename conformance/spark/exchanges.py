@@ -331,5 +331,8 @@ def _recipient_columns(
 
 
 def _ordinal_keys(owners: Integers, width: int) -> Integers:
-    """Return for each row its owner and its ordinal among the owner's rows, packed into one integer; `owners` is sorted."""
+    """Return for each row its owner and its ordinal among the owner's rows, from 0, packed into one integer.
+
+    `owners` is sorted; no owner has more than `width` rows.
+    """
     return owners * (width + 1) + np.arange(len(owners)) - group_starts(owners)

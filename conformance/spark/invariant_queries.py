@@ -104,15 +104,20 @@ GROUP BY a.cell_id, a.message, a.recipient
 """
 """RL-ACK-01: each acknowledged recipient got the message, or its sender got a failure report.
 
-What was acknowledged in sessions alone in which a fault made the link answer was acknowledged by no server.
+A message that was acknowledged only in sessions in which a fault made the link answer was acknowledged by no server.
 
-Not judged: a message of which every server that held it for the recipient lost its queue afterwards (SR-BND-09), or held a copy and had
-redundancy switched off (ruling 37), where a reply that a link kept counts from the dot; a history in which a server was ended at last; and
-a transport that may still deliver: one that was waited for for less than two of its retry intervals, or whose last failed transfer, connection, 535
-reply or STARTTLS session (which a link cannot read, ruling 27) lies in the second half of that wait. A message with a null
-reverse-path needs no report (RL-DSN-02), and neither has a recipient with a NOTIFY without FAILURE who was refused for good by
-a server that the one with the message tried (RFC 3461 4.1); if that server tried in vain otherwise, the message may
-have expired, which is not judged. Messages that share a Message-ID are distinguished by their dates (SR-DUP-02).
+Not judged:
+
+- a message that every server that held it for the recipient handed on, or lost with its queue, afterwards (SR-BND-09); a copy does
+  not count as held if redundancy was switched off at its holder later (ruling 37). Where a link may have kept a reply, the dot counts;
+- a history in which some server was killed or stopped, and not started again;
+- a transport that may still deliver: it did not become quiet, and either the drain waited for less than two retry intervals of the
+  server, or the last failed transfer, connection, 535 reply or STARTTLS session (which a link cannot read, ruling 27) lies in the
+  second half of that wait.
+
+A message with a null reverse-path needs no report (RL-DSN-02). Neither does a recipient with a NOTIFY without FAILURE whom a next
+hop of the server with the message refused for good (RFC 3461 4.1); where that server failed to pass it on in another way, the message
+may have expired, which is not judged. Messages that share a Message-ID are distinguished by their dates (SR-DUP-02).
 """
 
 TWO_COPIES = """
@@ -306,8 +311,8 @@ GROUP BY w.cell_id, w.sink, w.recipient, w.message_id, w.date, w.n
 """
 """SR-DUP-01, SR-DUP-03, SR-DUP-04: no second delivery to a mailbox within the duplicate tracking window.
 
-Not judged: an earlier delivery whose giver could not learn of it, or lost its database since, or died within a minute of it; nor a
-later one that a fault held back or delayed since before the earlier, perhaps from the connection on.
+Not judged: where the giver of the earlier delivery could not learn of it, lost its database since, or died within a minute of it;
+and where a fault held back or delayed the later delivery, or its connection, since before the earlier one.
 """
 
 CAUSELESS_DUPLICATES = """
@@ -364,9 +369,9 @@ FROM compared
 """
 """SR-CRE-06, RL-CNT-01: what a server passes on or a sink accepts equals what that server received.
 
-Compared are the content without trace fields, the reverse-path, and that no recipients were added; a shadow copy also has all
-recipients of a transaction whose sender is still waiting. One without a reply is no such transaction any more when messages
-were to be sent again since: Safety Net sends them for one mailbox database.
+Compared are the content without trace fields and the reverse-path; no recipients may be added. A shadow copy also has all
+recipients of a transaction whose client still waits for the reply. A transaction without any reply no longer counts once a server
+was asked to send messages again, since Safety Net sends them for one mailbox database.
 """
 
 FINAL_REPLIES = """

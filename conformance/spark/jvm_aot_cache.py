@@ -75,7 +75,8 @@ class AotCache:
         """Make the cache from the record of a session, and return whether that succeeded; blocks for some 20 seconds.
 
         `java`, `arguments` and `class_path` are those that the session was started with. The caches of other versions in the same
-        folder are deleted. Returns False, and changes no cache, without a record, where Java fails, or after 15 minutes.
+        folder are deleted. Returns False, and changes no cache, without a record, where Java fails, or after 15 minutes. Raises
+        OSError, also where the record lies on another file system than the cache: then the old caches are deleted already.
         """
         if not self.record.is_file():
             return False

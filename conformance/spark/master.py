@@ -19,7 +19,8 @@ def driver_address(master: str) -> str:
 
     For a URL such as `spark://one:7077,two:7077` it is the local address of the first connection that one of the hosts accepts;
     they are tried in their order. For any other master, such as `local[*]`, it is 127.0.0.1, and nothing is connected. Blocks for
-    some four seconds at most, besides the resolution of names. Raises MasterUnreachable where no host accepts.
+    some four seconds at most, besides the resolution of names; longer where a name has several addresses. Raises
+    MasterUnreachable where no host accepts.
     """
     if not master.startswith("spark://"):
         return "127.0.0.1"

@@ -21,7 +21,7 @@ def _normalized(address: str) -> str:
 
 
 def _normalized_list(addresses: str) -> str:
-    """Return SQL for the sorted list of distinct normalized addresses, from SQL for a list of addresses."""
+    """Return SQL for the sorted list of distinct normalized addresses, from SQL for a list; `tp` is needed as for `_normalized`."""
     return f"array_sort(array_distinct(transform({addresses}, address -> {_normalized('address')})))"
 
 

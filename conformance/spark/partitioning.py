@@ -134,7 +134,8 @@ COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMo
 def settings_for_size(octets: int) -> dict[str, str]:
     """Return the Spark settings that depend on the octets of history to be read.
 
-    A small one has one partition, without shuffles. Its queries are interpreted where it is very small, and else compiled.
+    A history below `SMALL_OCTETS` has one partition, without shuffles. Queries are interpreted below `INTERPRETED_OCTETS`, else
+    compiled.
     """
     small, interpreted = octets < SMALL_OCTETS, octets < min(SMALL_OCTETS, INTERPRETED_OCTETS)
     return {

@@ -204,8 +204,8 @@ def _java_options(
 ) -> tuple[list[str], list[str]]:
     """Return Java's options for the driver and for executors; writes the driver's log configuration into `folder`.
 
-    `brief`: the session lasts half a minute at most. `record`: it records classes for `cache`, and does not use it.
-    `heap` are options of the driver only.
+    `brief`: the session lasts half a minute at most. `record`: it records classes for `cache`, and does not use it; before Java
+    25 neither is done. `heap` are options of the driver only.
     """
     version = java_version(java) or 0
     log4j = folder / "log4j2.properties"

@@ -76,7 +76,8 @@ def connect_session(
     A session that is active already is yielded with the prepared settings instead, and left open with its own. Where Java
     recorded what it loads, its AOT cache is made after a block that does not raise, which takes some 20 seconds; `notify` gets
     lines about that, a line when an existing cache cannot be used, and one when an active session has no page size. Raises
-    JavaEnded; SparkFailed for what Spark raised within the block.
+    JavaEnded; SparkFailed for what Spark raised within the block; Spark's own errors where the session cannot be opened;
+    OSError where the cache cannot be written.
     """
     active, java = SparkSession.getActiveSession(), prepared.java
     if java is None:

@@ -118,7 +118,8 @@ def _define_stored(
 def _define_layer(session: "SparkSession", partitioning: Partitioning, name: str, query: str) -> "DataFrame":
     """Define a view of `LAYER_VIEWS` in the session by its query, and return its rows without the view's hint.
 
-    The view `cells` always has the hint that joins hash it, the others only where there are several partitions.
+    The view `cells` always has the hint that joins hash it, `exchanges` and `single_events` only where there are several
+    partitions, `recorded_verdicts` never. In one local partition `cells` is kept in memory when it is first read.
     """
     # The queries of a small history name the smaller side of a join themselves: Spark would take all mails for fewer than cells.
     hinted = ("cells", "exchanges", "single_events") if partitioning.several else ("cells",)

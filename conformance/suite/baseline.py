@@ -1,13 +1,15 @@
 """Baselines: files that list a candidate's known failures, each with the check and requirement that fail and a comment.
 
-How a cell is compared with its candidate's baseline (`compare_with_baseline`):
+A *check* gives one verdict on a cell: an expectation of its scenario, or a rule of the model, which judges every cell. Where a scenario
+*waives* a rule, that gives no verdict. How a cell is compared with its candidate's baseline (`compare_with_baseline`):
 
 - A failure that an entry matches is known: the cell ends as an expected failure (xfail), with the entry's comment.
 - An entry whose cell did not fail for its reason is stale, and makes the cell fail: the entry has to be removed.
 - An entry with `sometimes` is about a race of the candidate, and is never stale.
-- A failure that no entry matches is new, and the cell fails; one of a rule of the model about the requirement of a matching entry
-  is explained by that entry.
-- A cell that could not be judged is inconclusive: it never counts as the failure that was expected.
+- A failure that no entry matches is new, and the cell fails; one of a rule of the model (`model.`) about the requirement of an
+  entry for the cell is explained by that entry.
+- A cell that could not be judged is inconclusive: it never counts as the failure that was expected. So is a cell without a new
+  failure in which the check of an entry could not be judged.
 - A failure in a cell that did not exist when the baseline was written is reported as known, under "new since VERSION".
 
 A draft (`--baseline write`) has an entry for every failure of a run, with the comment of the earlier baseline or one that has
@@ -98,13 +100,13 @@ class KnownFailure(_StrictModel):
     @field_validator("comment")
     @classmethod
     def _explained(cls, comment: str) -> str:
-        """Refuse the comment of a draft that was not replaced."""
+        """Return the comment. Raises ValueError for that of a draft, which was not replaced."""
         if comment.startswith(UNEXPLAINED):
             raise ValueError("a draft's comment: say why it fails, and how you know")
         return comment
 
     def covers(self, cell: MatrixCell) -> bool:
-        """Whether the entry is about a cell: it has the scenario, and the values on the entry's axes."""
+        """Whether the entry is about a cell: it has the scenario, and in its id the values on the entry's axes."""
         return self.scenario == cell.scenario and self.axes.items() <= cell.axes.items()
 
     def matches(self, verdict: Verdict) -> bool:
@@ -155,7 +157,7 @@ def cell_id(scenario: str, axes: Mapping[str, str]) -> str:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Return the baseline in a file. Raises BaselineError with every problem, each as `path:line:column: message`."""
+    """Return the baseline in a file. Raises BaselineError with its problems (at most 50), each as `path:line:column: message`."""
     report = ProblemReport(str(path))
     node = read_full_yaml(path, report, max_octets=_MAX_OCTETS, max_values=_MAX_VALUES)
     baseline = validate(Baseline, node, report) if node is not None and not report.problems else None
@@ -192,7 +194,9 @@ def compare_with_baseline(
 ) -> BaselineResult:
     """Return the outcome to report for a cell, by the rules at the top of this module.
 
-    With `new_cells_fail` a failure in a cell that the baseline does not list is not reported as known.
+    With `new_cells_fail` a failure in a cell that the baseline does not list is not reported as known. The text of a known failure
+    has the comments of the entries that match a failure of the cell: '' where a rule of the model alone failed, and the entry that
+    explains it matches nothing.
     """
     if not baseline.lists(cell):
         if outcome is not Outcome.FAIL or new_cells_fail:
@@ -240,7 +244,8 @@ def write_drafts(run_dir: Path, baselines: Mapping[str, Baseline]) -> tuple[Path
     """Write `baselines/CANDIDATE.yaml` into a run's directory for each candidate with a failure or a baseline; return the files.
 
     `baselines` are the earlier ones, by candidate: their comments are kept, and their entries about cells that were not run or
-    about a race. A candidate of which no cell ended in this run gets no file. Raises OSError.
+    about a race. A candidate of which no cell ended in this run gets no file. Raises OSError; RunDirectoryError and SchemaTooNew where
+    the run cannot be read.
     """
     cells = [
         DraftCell(

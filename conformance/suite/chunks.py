@@ -1,6 +1,6 @@
 """Scheduling for xdist with `--cells N`: each worker gets chunks of N consecutive cells, which it runs concurrently.
 
-A module of its own, since importing xdist takes time, and only this needs it.
+A *cell* is one item of pytest. A module of its own, since importing xdist takes time, and only this needs it.
 """
 
 from typing import Any

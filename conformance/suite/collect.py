@@ -140,7 +140,7 @@ def put_long_cells_first(items: list[pytest.Item]) -> None:
 
 
 def _sent_messages(cell: Cell) -> int:
-    """Return how many messages the steps `send` of a cell send, each counted once."""
+    """Return how many messages the steps `send` and `submit` of a cell send; a step that a `repeat` repeats counts once."""
     return sum(step.action.count for step in cell.all_steps if isinstance(step.action, Send))
 
 

@@ -1,5 +1,6 @@
 """A cell as a pytest item: runs the cell, and passes, fails or skips as its outcome says.
 
+A *cell* is one scenario with one value for each of its axes, run with one candidate.
 Only a violated requirement is an AssertionError; a cell that could not be judged, or that broke, raises something else.
 """
 
@@ -47,10 +48,11 @@ def raise_for(outcome: Outcome, text: str) -> None:
 
 
 class CellItem(pytest.Item):
-    """One cell of a scenario's matrix with one assignment of candidates; `report` is set between run and report.
+    """One cell of a scenario's matrix with one assignment of candidates.
 
-    An assignment says which candidate plays each server of the cell. `_compared` and `_text` are the cell's outcome,
-    compared with the known failures of its candidate, and its text after it was run; `_compared` is None before.
+    `report` is the cell's result from the end of `runtest` until the plugin has made pytest's report of it, else None. An assignment
+    says which candidate plays each server of the cell. `_compared` and `_text` are the cell's outcome, compared with the known
+    failures of its candidate, and its text after it was run; `_compared` is None before.
     """
 
     def __init__(self, *, cell: Cell, assignment: Assignment, **rest: Any) -> None:

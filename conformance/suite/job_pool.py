@@ -60,7 +60,10 @@ class JobPool(Generic[T]):
         self._thread = threading.Thread(target=self._loop.run_forever, name="cells", daemon=True)
 
     def result(self, name: str) -> T:
-        """Block until a job has ended, and return its result. Raises what the job raised, and KeyboardInterrupt."""
+        """Begin the jobs that are due, block until the named one has ended, and return its result.
+
+        Raises what the job raised, and KeyboardInterrupt.
+        """
         if not self._thread.ident:
             self._thread.start()
         return self._run_in_thread(self._wait_for_result(name)).pop()
@@ -100,7 +103,10 @@ class JobPool(Generic[T]):
             del self._tasks[name]
 
     def _take_due(self, name: str) -> list[str]:
-        """Return the jobs to begin when one is asked for: all, or its chunk; if they have begun before, only this one again."""
+        """Return the jobs to begin when one is asked for, and count them as begun: all, or those of its chunk.
+
+        Jobs that have begun before are left out; if all have, only the one that is asked for is returned, to be run again.
+        """
         names, begun = list(self._jobs), self._begun
         start = names.index(name) // self._limit * self._limit if self._chunks else 0
         due = names[start : start + self._limit] if self._chunks else names

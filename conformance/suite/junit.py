@@ -1,6 +1,6 @@
 """Adds to pytest's JUnit file: names and properties of the cells, by which runs can be compared, and the run's violations.
 
-A cell's node id is `FILE::SCENARIO::ITEM`.
+A *cell* is one scenario with one value for each of its axes, run with one candidate. Its node id is `FILE::SCENARIO::ITEM`.
 """
 
 import hashlib

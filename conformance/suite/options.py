@@ -158,9 +158,8 @@ def declare_options(group: _Group) -> None:
 class Options:
     """The options, checked. `words` are the values of `--candidate`, one for each of `assignments`.
 
-    `baselines` are the values of `--baseline`,
-    `hosts` those of `--allow-hosts`, one by one. `run_dir` None: a new directory is chosen. Empty `only` or
-    `requirements`: all cells.
+    `baselines` are the values of `--baseline`, `hosts` those of `--allow-hosts`, one by one. `run_dir` None: a new directory is
+    chosen. Empty `only` or `requirements`: all cells.
     """
 
     assignments: tuple[Assignment, ...]

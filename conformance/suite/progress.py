@@ -1,7 +1,8 @@
 """Shows the progress of a run: at a terminal a status line below pytest's lines, in a log a line every 25 seconds.
 
 The status line is erased before pytest writes and drawn again afterwards: every hook in which pytest's reporter writes is
-wrapped (`_erased`). A thread redraws it each second, so all drawing is done under a lock.
+wrapped (`_erased`). A thread redraws it each second, so all drawing is done under a lock. A *cell* is one scenario with one value
+for each of its axes, run with one candidate: one item of pytest.
 """
 
 import os
@@ -180,9 +181,10 @@ class Progress:
         return status_line(self._state(), self._terminal._tw.fullwidth - 1)
 
     def _state(self) -> ProgressState:
-        """Return the progress of this moment, and update since when those cells run to which pytest has not come yet.
+        """Return the progress of this moment, after updating `_since` for cells that run before pytest has come to them.
 
-        The hooks do that for the others. The caller holds the lock.
+        Those that have begun are added, and those that have ended removed; the hooks do that for all other cells. The caller holds
+        the lock.
         """
         now, running_cells = time.monotonic(), self._running_cells()
         for name in running_cells:

@@ -1,5 +1,7 @@
 """The run: one invocation of pytest with cells. Writes its header and footer, executes its cells, and prints its summary.
 
+A *cell* is one scenario with one value for each of its axes, run with one candidate: one item of pytest.
+
 A cell's result is compared with the *baseline* of its candidate, the list of its known failures. `compared.known` says
 that all its failures are in there, or that the cell is newer than the baseline; `compared.text` is then the baseline's
 comment, else its complaint or ''.
@@ -147,7 +149,10 @@ class PytestRun:
         return run
 
     def prepare_pool(self, cells: Sequence[CollectedCell]) -> None:
-        """Have several cells run at a time if the options ask for it; with a clock that jumps, cells run one by one."""
+        """Have several cells run at a time if the options ask for it.
+
+        With a clock that jumps to the next timer (virtual, shifted), cells run one by one. No cell is begun here.
+        """
         limit = self._options.cells
         if limit > 1 and not CLOCKS[self._options.settings.clock].jumps:
             jobs = [(collected.nodeid, partial(self._run, collected, SHARED_LOOP)) for collected in cells]
@@ -159,7 +164,7 @@ class PytestRun:
         return tuple(self._pool.running) if self._pool is not None else ()
 
     def execute(self, collected: CollectedCell) -> CellReport:
-        """Run and judge a cell (or block until the pool has), and return it with its comparison and its view for reports."""
+        """Run and judge a cell (or block until the pool has), and return its result with the comparison and the view for reports."""
         done = (
             self._pool.result(collected.nodeid)
             if self._pool is not None
@@ -233,7 +238,7 @@ class PytestRun:
     def rerun_command(self, nodeid: str, assignment: Assignment, file: Path) -> str:
         """Return the command that runs one cell again, from the present directory, with the same seed and most options.
 
-        `--cell-timeout`, `--keep`, `--baseline` and options of pytest are left out.
+        `--cell-timeout`, `--keep`, `--baseline`, `--new-cells`, `--cells` and options of pytest are left out.
         """
         settings = self._options.settings
         place = os.path.relpath(file) + "::" + nodeid.partition("::")[2]
@@ -252,7 +257,7 @@ class PytestRun:
         return shlex.join([*words, "--seed", str(settings.seed)])
 
     def finish(self, *, interrupted: bool) -> None:
-        """Cancel the cells that still run, and write the footer; in xdist the controller writes it, not a worker."""
+        """Cancel the cells that still run, wait for their end, and write the footer; in xdist the controller writes it, not a worker."""
         if self._pool is not None:
             self._pool.close()
         if not self._worker:

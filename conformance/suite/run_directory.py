@@ -50,7 +50,8 @@ def prepare_run_directory(config: pytest.Config, options: Options) -> None:
     """Choose, create, lock and empty the run's directory; a worker takes the one that the controller has passed to it.
 
     With it a worker takes the paths to collect and the directory of Allure's results (`pass_to_worker`).
-    If pytest runs nothing, the directory is only chosen. `conformance run` without `--alluredir` gets a directory for Allure's
+    An earlier run in it is deleted only with --fresh, the start of a run without a header always. If pytest runs nothing, the
+    directory is only chosen. `conformance run` without `--alluredir` gets a directory for Allure's
     results in it. Raises pytest.UsageError if the directory is locked, or holds a run (without --fresh) or other files; exits
     pytest if it cannot be written.
     """
@@ -111,7 +112,7 @@ def pass_to_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
 
 
 def _unwritable_reason(directory: Path) -> str:
-    """Return why a directory, which need not exist, cannot be created or written to; '' if it can. Writes a probe."""
+    """Return why a directory, which need not exist, cannot be created or written to; '' if it can. Tries it with a temporary file."""
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     if not existing.is_dir():
         return f"{existing} is not a directory"
@@ -150,9 +151,10 @@ def allure_results(config: pytest.Config) -> Path | None:
 
 
 def release_run_directory(config: pytest.Config) -> None:
-    """Release the lock, and remove the empty folders that were created for a run that never began.
+    """Release the lock, and remove the run's directory, with `allure-results` and `reports`, if empty and the run never began.
 
-    A run has begun when its header is written. Workers leave the directory to xdist's controller.
+    A run has begun when its header is written. An empty directory is removed even if it existed before the run. Workers leave the
+    directory to xdist's controller.
     """
     if (handle := config.stash.get(LOCKED, None)) is not None:
         os.close(handle)

@@ -58,8 +58,8 @@ def read_id(word: str) -> CellSelector:
 def find_scenarios(words: Iterable[str], where: Iterable[Path], size: GridSize) -> tuple[tuple[Path, str], ...]:
     """Return the file and the id of each scenario that values of `--only` name, in the order of the files.
 
-    Only files that declare one of the scenarios are parsed. Raises OSError, and SelectionError for a value that matches no
-    cell with a grid of this size.
+    `where` are the files and folders to search. Only files that declare one of the scenarios are parsed. Raises OSError, and
+    SelectionError for a value that is no id, or that matches no cell with a grid of this size.
     """
     declared = {path: _SCENARIO.findall(path.read_text("utf-8", "replace")) for path in scenario_files(where)}
     scenarios: set[tuple[Path, str]] = set()
@@ -81,7 +81,7 @@ def find_scenarios(words: Iterable[str], where: Iterable[Path], size: GridSize) 
 
 
 def _check_axes(selector: CellSelector, scenarios: Sequence[Scenario], size: GridSize) -> None:
-    """Raise SelectionError if no cell has the selector's values; scenarios with errors are left for the run to report."""
+    """Raise SelectionError if no cell with a grid of this size has the selector's values. Nothing where a scenario has problems."""
     if not selector.axes or any(scenario.problems for scenario in scenarios):
         return
     cells = [cell for scenario in scenarios for cell in scenario.cells(size)]

@@ -36,7 +36,7 @@ class StoppedCommands:
 
     @contextmanager
     def resumed(self) -> Iterator[None]:
-        """Let the runner execute the commands that the block prints."""
+        """Let the runner execute the commands that the block prints, and stop commands again; not where the block raises."""
         self._resume()
         yield
         self._stop()

@@ -28,6 +28,7 @@ class UntrustedDirectory:
     """
 
     def __init__(self, path: Path) -> None:
+        """Create the directory and its parents where they are missing, and open it. Raises OSError where `path` is a link."""
         path.mkdir(parents=True, exist_ok=True)
         self._handle = os.open(path, OPEN_DIRECTORY)
 
@@ -111,14 +112,20 @@ class UntrustedDirectory:
         delete_name(self._handle, name)
 
     def _open(self, path: PurePosixPath) -> int:
-        """Return the descriptor of an existing directory below. Raises FileNotFoundError, NotADirectoryError also for a link."""
+        """Return a new descriptor of an existing directory below, which the caller closes.
+
+        Raises FileNotFoundError, and NotADirectoryError, also for a link.
+        """
         handle = os.dup(self._handle)
         for part in _parts_of(path):
             handle = _open_child(handle, part)  # which closes the one before
         return handle
 
     def _make_and_open(self, path: PurePosixPath, owner: Owner | None, mode: int | None) -> int:
-        """Return the descriptor of a directory below. What is missing on the way is created with this owner and mode."""
+        """Return a new descriptor of a directory below, which the caller closes.
+
+        The directories that are missing, itself included, are created with this owner and mode. Raises NotADirectoryError for a link.
+        """
         handle = os.dup(self._handle)
         for part in _parts_of(path):
             try:

@@ -69,7 +69,10 @@ class DirectoryEntry:
         return self.is_file and not (is_sparse or is_foreign or self.is_deep)
 
     def open(self) -> int:
-        """Open the entry for reading and return the descriptor. Raises OSError; NotRegularFile when it is no regular file."""
+        """Open the entry for reading and return the descriptor, which the caller closes.
+
+        Raises OSError; NotRegularFile when it is no regular file.
+        """
         return open_regular_at(self.folder, self.name)
 
     def replace(self, content: bytes) -> None:
@@ -85,6 +88,7 @@ class PinnedDirectory:
     """
 
     def __init__(self, path: Path) -> None:
+        """Open the directory; `self.path` leads to it until `close`."""
         self.handle = os.open(path, OPEN_DIRECTORY)
         self.path = Path(f"/proc/{os.getpid()}/fd/{self.handle}")
 
@@ -96,7 +100,7 @@ class PinnedDirectory:
 
 
 def open_regular_at(folder: int, name: str) -> int:
-    """Open a regular file in an open directory for reading, and return the descriptor.
+    """Open a regular file in an open directory for reading, and return the descriptor, which the caller closes.
 
     No link is followed, and a pipe is not waited for. Raises OSError; NotRegularFile for anything else.
     """

@@ -42,10 +42,10 @@ _LONG_WORD_WITH_DIGIT = re.compile(r"(?=[^\s,:/]{4})[^\s,:/]*\d[^\s,:/]*")
 def condense_rows(
     rows: Sequence[DiagramRow], max_rows: int = 400, linked: Collection[int] = ()
 ) -> tuple[DiagramRow, ...]:
-    """Return rows with repetitive stretches folded, and cut to `max_rows` rows with the bands and single rows between them.
+    """Return rows with repetitive stretches folded; of more than `max_rows`, that many are chosen and the others cut.
 
-    The rows of the events with the numbers in `linked` are not folded, so that links lead to the rows themselves; a link to a row
-    that was cut leads to its band.
+    The bands and single rows between chosen ones come on top of `max_rows`. The rows of the events with the numbers in `linked`
+    are not folded, so that links lead to the rows themselves; a link to a row that was cut leads to its band.
     """
     folded = tuple(_fold_repetitive(rows, frozenset(linked)))
     return folded if len(folded) <= max_rows else tuple(_cut_to(folded, max_rows))

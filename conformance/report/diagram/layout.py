@@ -94,9 +94,9 @@ class Diagram:
 
 
 def lay_out(rows: Sequence[DiagramRow], names: Sequence[str], events: Sequence[AnyEvent]) -> Diagram:
-    """Return the diagram of these rows, with a column for each party that `names` names, in this order.
+    """Return the diagram of these rows, with a column for each party in `names`, in this order.
 
-    `events` tell when nodes were down. Without rows the diagram has no sections.
+    `events` are those of the whole cell, and tell when nodes were down. Without rows the diagram has no sections.
     """
     distance = max(_MIN_COLUMN, min(_MAX_COLUMN, _COLUMNS_WIDTH / max(len(names) - 1, 1)))
     columns = {name: GUTTER + _MARGIN + index * distance for index, name in enumerate(names)}

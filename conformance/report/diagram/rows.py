@@ -99,7 +99,8 @@ def diagram_rows(cell: CellView) -> tuple[DiagramRow, ...]:
 def party_columns(events: Sequence[AnyEvent], servers: Sequence[str]) -> tuple[str, ...]:
     """Return the parties of these events in the order of their columns: senders, servers of the topology, then the others.
 
-    `servers` has the names of the topology's servers in its order.
+    `servers` has the names of the topology's servers in its order. A command, reply or content names no parties: those of its
+    session are included only if the event that opened the session is among `events`.
     """
     clients, others = dict[str, None](), dict[str, None]()
     for event in events:
@@ -121,8 +122,8 @@ def party_columns(events: Sequence[AnyEvent], servers: Sequence[str]) -> tuple[s
 def _is_routine(event: AnyEvent) -> bool:
     """Return whether an event only shows that the protocol went its way: connecting, positive replies, ended steps.
 
-    Made messages, inspections, answered attempts, and talks without a problem are routine too. Commands and replies that mean
-    something for shadow redundancy are not.
+    Made messages, inspections, answered attempts, talks without a problem, and a lag of less than a millisecond are routine too.
+    Commands and replies that mean something for shadow redundancy are not, and neither are verbs outside of `_ROUTINE_VERBS`.
     """
     match event:
         case Connected() | MessageMade() | Inspected():

@@ -78,7 +78,7 @@ def _draw_row(placed: PlacedRow, width: float, hover_text: bool) -> str:
 
 
 def _draw_background(placed: PlacedRow, width: float) -> str:
-    """Return the rectangle behind a row, which takes the pointer; the style sheet colours that of a marked row."""
+    """Return the rectangle behind a row, on which the pointer finds its tooltip; the style sheet colours that of a marked row."""
     return f'<rect class="ground" x="4" y="{placed.y - 16:g}" width="{width - 8:g}" height="32" rx="5"/>'
 
 

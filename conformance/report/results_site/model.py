@@ -110,8 +110,8 @@ class Results:
     def score(self, profile: str) -> Score:
         """Return how many rows all servers that claim the profile pass.
 
-        A row counts when at least one of them passes it, and it is not applicable to the others that do not: a server that was
-        not judged on a row, or could not be, keeps it from counting.
+        A row counts when at least one of them passes it, and each other one passes it too or the row is not applicable to it. So a
+        server that violates a row, was not judged on it, or could not be, keeps the row from counting.
         """
         servers = [server for server in self.servers if profile in server.claims]
         rows = rows_of_profile(profile, self.catalogue)
@@ -167,8 +167,8 @@ def read_results(tables: Mapping[str, list[Row]], catalogue: Catalogue) -> Resul
 def _servers(candidates: list[Row], standings: Any, order: Mapping[str, int]) -> tuple[Server, ...]:
     """Return the candidates that have a standing, sorted by name; `order` has the place of each run, the oldest first.
 
-    `candidates` and `standings` are rows of these tables. Kind and claims are those of the candidate's latest run. A cell with
-    several candidates stands under all their names, of which no run's header has a record: it claims nothing.
+    `candidates` and `standings` are rows of these tables. Kind and claims are those of the candidate's latest run; one that is
+    missing in `candidates` has the kind '' and claims nothing. Versions are ordered by the latest run that judged each.
     """
     judged: dict[str, dict[str, int]] = defaultdict(dict)
     for row in standings:

@@ -50,7 +50,7 @@ def actions(cell: Cell, *kinds: type) -> list[Any]:
 
 
 def sends(cell: Cell) -> list[Send]:
-    """Return the actions that send messages, in order."""
+    """Return the actions of the steps `send` and `submit` (not `resend`), in order, including those inside blocks."""
     return actions(cell, Send)
 
 

@@ -1,7 +1,8 @@
 """Detectors of the dimensions of mail: how many messages there are, and what is in their envelopes and headers.
 
-A detector returns whether a cell varies its dimension; its docstring says what the cell has then. `sends(cell)` are the steps that
-send messages, `actions(cell, ...)` those of other kinds (`detection`). A step with `in_turn` sends each message to one address of `to`.
+A *cell* is one scenario with one value for each of its axes; a *dimension* is something in which scenarios can differ. A detector
+returns whether a cell varies its dimension; its docstring says what the cell has then. `sends(cell)` are the steps `send` and
+`submit`, `actions(cell, ...)` those of other kinds (`detection`). A step with `in_turn` sends each message to one address of `to`.
 """
 
 import re

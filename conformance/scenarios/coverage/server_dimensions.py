@@ -1,6 +1,7 @@
 """Detectors of the dimensions of servers: what happens to them and to their peers, and which of them take part.
 
-A detector returns whether a cell varies its dimension, or the groups of requirements for which it does; its docstring says what the
+A *cell* is one scenario with one value for each of its axes; a *dimension* is something in which scenarios can differ. A detector
+returns whether a cell varies its dimension, or the groups of requirements for which it does; its docstring says what the
 cell has then. `actions(cell, ...)` are the steps of some kinds (`detection`), in order.
 """
 

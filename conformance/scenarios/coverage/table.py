@@ -67,7 +67,7 @@ def pairs(catalogue: Catalogue, dimensions: Dimensions, cells: Iterable[Cell]) -
 
 
 def page(catalogue: Catalogue, dimensions: Dimensions, cells: Iterable[Cell]) -> str:
-    """Return docs/coverage.md."""
+    """Return the text of docs/coverage.md, with the coverage by these cells."""
     return "\n".join(_lines(catalogue, dimensions, pairs(catalogue, dimensions, cells))) + "\n"
 
 
@@ -102,5 +102,5 @@ def _lines(catalogue: Catalogue, dimensions: Dimensions, found: list[Pair]) -> I
 
 
 def _entry(pair: Pair) -> str:
-    """Return the entry of a pair."""
+    """Return the table's entry for a pair: `yes` where it is covered, `-` where it has a reason, else `**gap**`."""
     return "yes" if pair.is_covered else "-" if pair.reason else "**gap**"

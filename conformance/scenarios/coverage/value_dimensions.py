@@ -1,8 +1,9 @@
 """Detectors of the dimensions of settings: what is left out, and values at the ends of their ranges.
 
-A detector returns whether a cell varies its dimension, or yields the groups of requirements for which it does. A value is an occasion
-for the groups whose rows say what the parameter does. What a parameter may be is of the group CFG, where a server is offered the value
-while it runs. An argument of a shadow verb, in a conversation, is an occasion for WIR, the cost of a link between sites for BIF.
+A *cell* is one scenario with one value for each of its axes; a *dimension* is something in which scenarios can differ. A detector returns
+whether a cell varies its dimension, or yields the groups of requirements for which it does. A value is an occasion for the groups whose
+rows say what the parameter does. What a parameter may be is of the group CFG, where a server is offered the value while it runs. An
+argument of a shadow verb, in a conversation, is an occasion for WIR, the cost of a link between sites for BIF.
 """
 
 import re
@@ -69,7 +70,7 @@ def _numbers(cell: Cell) -> Iterator[tuple[str, float]]:
 
 
 def _bound(name: str, kind: str) -> float | None:
-    """Return the bound of a parameter's range, `ge` or `le`; None where it has none."""
+    """Return the least (`kind` is `ge`) or greatest (`le`) value of a parameter; None where it has none, or is a listener's limit."""
     field = TransportParameters.model_fields.get(name)
     marks = field.metadata if field is not None else ()
     return next((getattr(mark, kind) for mark in marks if getattr(mark, kind, None) is not None), None)

@@ -38,7 +38,7 @@ class NodeAction(Action):
 
     @property
     def occasion(self) -> str:
-        """The name, in the history, of the moment at which the action is to happen; only of use with `at`."""
+        """The name, in the history, of the moment at which the action is to happen: `kill mbx1 at *>* dot 1`; only of use with `at`."""
         at = self.at or Moment(after="")
         return f"{type(self).__name__.lower()} {'+'.join(self.node)} at {at.sender}>{at.to} {at.after} {at.nth}"
 
