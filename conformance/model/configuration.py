@@ -134,14 +134,15 @@ def _check_answers(facts: Facts, expected: str, *, is_preference: bool) -> Findi
             if problems and event.refused is None:
                 waiting[event.node] = event, problems
             continue
-        finding.occasions += 1
-        if event.refused is None:
-            _add_violation_if_wrong(finding, event, problems, event.n)
-        elif not problems:
+        if event.refused is not None and not problems:
             if (_row_of_unjust_refusal(event.changes) == "SR-CFG-02") is not is_preference:
                 continue
             if is_preference and facts.is_2010(event.node):
                 continue  # the row does not bind this generation, and nothing says that it may not refuse
+        finding.occasions += 1
+        if event.refused is None:
+            _add_violation_if_wrong(finding, event, problems, event.n)
+        elif not problems:
             finding.add_violation(
                 f"{event.node} refused {_format_changes(event.changes)}, in which nothing is wrong: {event.refused}",
                 event.n,

@@ -54,10 +54,11 @@ def parse_date(date: str | None) -> datetime | None:
 def _longest_window(facts: Facts, server: str, after_n: int, before_n: int) -> float:
     """Return the longest tracking window, in documented seconds, that a server may have had between two events.
 
-    A value above the maximum of 49 days counts as one day (SR-DUP-04).
+    A value above the maximum of 49 days counts as one day (SR-DUP-04). Values that are not numbers are left out; the maximum if
+    there are no others.
     """
-    values = facts.possible_parameter_range(server, "DuplicateTrackingWindow", after_n, before_n)
-    return max(_WINDOW_ABOVE_MAX_S if value > _MAX_WINDOW_S else value for value in values)
+    values = facts.parameter_numbers_between(server, "DuplicateTrackingWindow", after_n, before_n)
+    return max((_WINDOW_ABOVE_MAX_S if value > _MAX_WINDOW_S else value for value in values), default=_MAX_WINDOW_S)
 
 
 @rule("SR-DUP-02", "SR-DUP-03", "SR-DUP-04", "SR-DUP-05", "SR-DUP-06")

@@ -105,9 +105,10 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
         if facts.may_be_off(sent.server, sent.n, end_n) or len(limits) < len(delays):
             continue
         withheld, least, most = end_t - sent.dot_t, min(limits), max(limits)
-        if reply is None or reply.code // 100 == 2:
+        is_late = withheld > most + _AT_ONCE_S + facts.slack
+        if is_late or reply is None or reply.code // 100 == 2:
             finding.occasions += 1
-        if withheld > most + _AT_ONCE_S + facts.slack:
+        if is_late:
             finding.add_violation(
                 f"{sent.server} withheld its acknowledgement for {format_seconds(withheld)}, longer than {format_seconds(most)}",
                 end_n,

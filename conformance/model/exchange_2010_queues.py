@@ -182,14 +182,14 @@ def _is_shadow_shown(inspection: Inspection, held: HeldInterval) -> bool:
 def _has_failed(facts: Facts, held: HeldInterval, before_n: int) -> bool:
     """Return whether the holder of a shadow must have declared its primary failed before event `before_n`.
 
-    It must if as many of its last contacts in a row as the greatest possible ShadowHeartbeatRetryCount did not reach the primary,
-    be they `failed` or `unclear`.
+    It must if as many of its last contacts in a row as the greatest possible ShadowHeartbeatRetryCount failed. One that is
+    `unclear` may have reached the primary, and counts as such.
     """
     holder, primary = held.copy.holder, held.copy.primary
     needed = facts.possible_parameter_range(holder, "ShadowHeartbeatRetryCount", held.since_n, before_n).greatest
     contacts = facts.contacts_by_client_and_server.get((holder, primary), ())
     since_held = [contact for contact in contacts if held.since_n < contact.n and contact.end_n < before_n]
-    failed = takewhile(lambda contact: contact.outcome != "reached", reversed(since_held))
+    failed = takewhile(lambda contact: contact.outcome == "failed", reversed(since_held))
     return sum(1 for _ in failed) >= needed
 
 

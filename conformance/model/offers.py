@@ -24,7 +24,7 @@ from conformance.model.facts import Facts
 from conformance.model.rules import rule
 from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding
-from conformance.trace.sessions import Exchange, Session
+from conformance.trace.sessions import LAST_CHUNK, Exchange, Session
 
 _REQUEST = "XSHADOWREQUEST"
 _VERBS = {"XSHADOWREQUEST": "XSHADOWREQUEST", "XSHADOW": "XSHADOW", "XQDISCARD": "", "XQUERYDISCARD": ""}
@@ -169,8 +169,8 @@ def _is_well_formed(line: str) -> bool:
 def _is_out_of_order(session: Session, command: Command) -> bool:
     """Return whether a verb comes before an accepted EHLO, inside a mail transaction, or a second time after it was granted.
 
-    The last is about XSHADOWREQUEST and XSHADOW only: queries may be repeated. A transaction counts from an accepted MAIL until RSET or
-    EHLO is accepted, or DATA gets 354.
+    The last is about XSHADOWREQUEST and XSHADOW only: queries may be repeated. A transaction counts from an accepted MAIL until RSET, EHLO
+    or HELO is accepted, DATA gets 354, or the last chunk (`BDAT n LAST`) is answered.
     """
     before = [x for x in session.exchanges if x.command.n < command.n]
     greeted = any(x.command.verb == "EHLO" and x.reply is not None and x.reply.code == 250 for x in before)
@@ -181,6 +181,9 @@ def _is_out_of_order(session: Session, command: Command) -> bool:
     for x in before:
         if x.command.verb == "MAIL":
             inside = inside or (x.reply is not None and x.reply.code == 250)
-        elif x.command.verb in ("RSET", "EHLO", "DATA") and x.reply is not None and x.reply.code in (250, 354):
+        elif x.reply is not None and (
+            (x.command.verb in ("RSET", "EHLO", "HELO", "DATA") and x.reply.code in (250, 354))
+            or LAST_CHUNK.fullmatch(x.command.line)
+        ):
             inside = False
     return not greeted or again or inside

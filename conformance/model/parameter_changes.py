@@ -82,6 +82,9 @@ class ParameterChanges:
         The documented default takes the place of a value that is not a number: the server should have refused that value.
         """
         values = self.possible_values(server, name, after_n, before_n)
-        numbers = [value if isinstance(value, int | float) else DEFAULTS[name] for value in values]
+        numbers = [
+            value if isinstance(value, int | float) and not isinstance(value, bool) else DEFAULTS[name]
+            for value in values
+        ]
         numeric = [float(number) for number in numbers if isinstance(number, int | float)]
         return ParameterRange(least=min(numeric), greatest=max(numeric))

@@ -103,7 +103,7 @@ class CellRunner:
         except NodeError as error:
             return RecordedRun(events=(), problem=str(error), simulated=0.0, logs={}, node_failed=True)
         except (CannotShift, UnshiftedWait) as error:
-            reason = f"--clock {self.settings.clock}: {error}"
+            reason = self._unshifted_reason(error)
             return RecordedRun(events=tuple(events), problem="", simulated=0.0, logs={}, inapplicable=reason)
         except ClockError as error:
             return self._result_of_broken_run(events, problem=f"time cannot go on: {error}")
@@ -113,6 +113,10 @@ class CellRunner:
             return self._result_of_broken_run(events, timed_out=f"{stopped}: this code did not return: {error}")
         except Leftovers as error:
             return self._result_of_broken_run(events, problem=f"a node did not end: {error}")
+
+    def _unshifted_reason(self, error: Exception) -> str:
+        """Return the sentence about a clock that does not reach a candidate: `error` is a CannotShift or an UnshiftedWait."""
+        return f"--clock {self.settings.clock}: {error}"
 
     def _result_of_broken_run(self, events: list[AnyEvent], problem: str = "", timed_out: str = "") -> RecordedRun:
         """Return the result of a run that an exception of its loop has ended: with the events so far and the reason.
@@ -131,7 +135,7 @@ class CellRunner:
         """Start the nodes, run the steps, drain, end everything, delete the data, redact secrets, and return the result.
 
         Entering the world starts the nodes, leaving it ends everything. An exception becomes one of the reasons of the
-        result, by its type: `inapplicable`, `timed_out`, `wrong_state` or `problem`. One of any other type, such as CannotShift,
+        result, by its type: `inapplicable`, `timed_out`, `wrong_state` or `problem`. One of any other type, such as ClockError,
         is raised, and the data stay. Raises OSError when files cannot be deleted or redacted.
         """
         clock.flush_with(self.flush)
@@ -145,6 +149,8 @@ class CellRunner:
             async with real_deadline(limit), world:
                 wrong_state = await _run_steps(world, self.holds)
                 await drain(world)
+        except* (CannotShift, UnshiftedWait) as errors:
+            inapplicable = self._unshifted_reason(next(_flatten(errors)))
         except* UnobservedDisk as errors:
             inapplicable = "cannot be run: " + "; ".join(dict.fromkeys(map(str, _flatten(errors))))
         except* CellTimeout:

@@ -186,8 +186,8 @@ class Undelivered:
         """Take the next event of the history into account.
 
         An `Attempt` whose content was accepted makes its message undelivered for each accepted recipient. A `Delivered` ends that
-        for its recipient. If it delivers a report, other than of a delay, it ends that for the recipients in `failed` of the message
-        with Message-ID `about`, for all if `failed` is empty. In a session that a server opened, a refusal for good ends it for a
+        for its recipient. If it delivers a report of a failure, it ends that for the recipients in `failed` of the message with Message-ID
+        `about`, for all if `failed` is empty. In a session that a server opened, a refusal for good ends it for a
         message with a null reverse-path. Raises KeyError for an attempt with a message that was not made before.
         """
         match event:
@@ -198,8 +198,8 @@ class Undelivered:
             case Attempt(code=int(code), dot_sent=True) if code // 100 == 2:
                 for recipient in event.accepted:
                     self._add_accepted(self._made[event.message], recipient)
-            case Delivered(digest=Digest(report="delivery-status", action="delayed")):
-                pass  # the server goes on trying
+            case Delivered(digest=Digest(report="delivery-status", failed=(), action=str(action))) if action != "failed":
+                pass  # of a delay, after which the server goes on trying, or of a success, which says nothing of the others
             case Delivered(digest=Digest(report="delivery-status", about=about, failed=failed)):
                 self._reported.update((about, self._normalized(address)) for address in failed or ("",))
                 keys = self._keys_by_message_id[about]

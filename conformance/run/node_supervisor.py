@@ -108,6 +108,11 @@ class NodeSupervisor:
         self._another = node
         return "two processes run"
 
+    @property
+    def has_another(self) -> bool:
+        """Whether a second process of the server was started, and has not been killed or taken over."""
+        return self._another is not None
+
     async def kill_one(self) -> str:
         """Kill the process that was started first, and return in words what runs now.
 
@@ -130,7 +135,7 @@ class NodeSupervisor:
         self._require(running=True, stage="stop")
         await self._kill_another()
         code = await self.node.stop()
-        self.is_running = False
+        self.is_running = self.is_paused = False
         self._record("stopped", f"exit code {code}")
 
     async def kill(self, detail: str = "") -> None:
@@ -212,7 +217,7 @@ class NodeSupervisor:
         Record a shortage of the machine too, if that may be the cause.
         """
         if self.is_running and self.node.failure is not None:
-            self.is_running = False
+            self.is_running = self.is_paused = False
             self._record("exited", self.node.failure)
             self._record_shortage(self.node.failure)
 

@@ -33,14 +33,14 @@ def find_dials(trace: Trace) -> Dials:
     Those of one client at one server are taken to end in the order in which they began: each connection of the pair, or failure
     to connect, ends the earliest. A dial whose client stops before that has no end, nor has one that goes on when the history ends.
     """
-    if not any(fault.session is None for fault in trace.events_of(FaultFired)):
+    if not any(map(_is_held_dial, trace.events_of(FaultFired))):
         return Dials({}, ())
     open_dials: dict[tuple[str, str], deque[FaultFired]] = defaultdict(deque)
     ended: dict[int, FaultFired] = {}
     given_up: list[FaultFired] = []
     for event in trace.events:
         match event:
-            case FaultFired(session=None):
+            case FaultFired() if _is_held_dial(event):
                 open_dials[event.client, event.server].append(event)
             case Connected() | ConnectFailed() if open_dials[event.client, event.server]:
                 ended[event.n] = open_dials[event.client, event.server].popleft()
@@ -50,6 +50,11 @@ def find_dials(trace: Trace) -> Dials:
                         given_up.extend(dials)
                         dials.clear()
     return Dials(ended, (*given_up, *(fault for dials in open_dials.values() for fault in dials)))
+
+
+def _is_held_dial(fault: FaultFired) -> bool:
+    """Return whether a fault held back a dial. The trouble of a disk has no session either: it fires at a server itself."""
+    return fault.session is None and fault.client != fault.server
 
 
 EndsAndHeldDials = tuple[list[Connected | ConnectFailed], list[FaultFired]]
@@ -66,7 +71,7 @@ def ends_and_held_dials(trace: Trace) -> Mapping[tuple[str, str], EndsAndHeldDia
     for end in ends:
         found[end.client, end.server][0].append(end)
     for fault in trace.events_of(FaultFired):
-        if fault.session is None:
+        if _is_held_dial(fault):
             found[fault.client, fault.server][1].append(fault)
     return found
 

@@ -1,4 +1,4 @@
-"""The drain of a scenario waits until each accepted message has reached each recipient or a report."""
+"""Which accepted messages are undelivered, so that the drain waits for them, and that what a server holds after it is judged."""
 
 from typing import Any
 
@@ -50,6 +50,8 @@ def test_a_reported_failure_is_not_undelivered():
     assert undelivered(other, "a@x") == [f"m#1 to {RECIPIENT}"], "a report about another message"
     delay = digest("dsn@mta1", "dsn", report="delivery-status", about="m@x", action="delayed")
     assert undelivered(delay, "a@x") == [f"m#1 to {RECIPIENT}"], "a report about a delay"
+    success = digest("dsn@mta1", "dsn", report="delivery-status", about="m@x", action="relayed")
+    assert undelivered(success, "a@x") == [f"m#1 to {RECIPIENT}"], "a report about another recipient, perhaps"
 
 
 def test_letter_case_distinguishes_outside_recipients_and_not_mailboxes():

@@ -65,8 +65,10 @@ async def _act_now(world: World, action: NodeAction) -> str:
                 case Kill():
                     await supervisor.kill()
                 case KillOne():
+                    another_takes_over = supervisor.has_another
                     details.append(await supervisor.kill_one())
-                    world.dial_process(name)
+                    if another_takes_over:
+                        world.dial_process(name)
                 case StartAnother():
                     details.append(await supervisor.start_another(*world.make_another(name)))
                 case PowerCut():
