@@ -97,18 +97,10 @@ async def _serve(node: Node) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     node.when_failed = stop.set
-    reloads: set[asyncio.Task[None]] = set()
-
-    def start_reload() -> None:
-        """Reload the configuration in a task; the loop calls this at each SIGHUP."""
-        task = loop.create_task(_reload(node))
-        reloads.add(task)
-        task.add_done_callback(reloads.discard)
-
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     loop.add_signal_handler(signal.SIGINT, stop.set)
     await node.start()
-    loop.add_signal_handler(signal.SIGHUP, start_reload)
+    loop.add_signal_handler(signal.SIGHUP, lambda: node.start_task(_reload(node), "reload"))
     async with control.serve_commands(node.data_dir, node.command):
         await stop.wait()
     if node.failure:
@@ -121,7 +113,7 @@ async def _serve(node: Node) -> int:
 async def _reload(node: Node) -> None:
     """Have the node read its configuration file again; if the file is refused, log why, and leave the old configuration in force.
 
-    Raises DatabaseError as `Node.reload` does.
+    It runs as a task of the node, at each SIGHUP. Raises DatabaseError as `Node.reload` does, which makes the node fail.
     """
     log = logging.getLogger("conformance.node")
     try:

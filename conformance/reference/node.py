@@ -9,7 +9,7 @@ opened its database until `kill`, with which `stop` ends.
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,10 @@ class Node:
         await host.db.commit()
         host.log.info("configuration read again")
         self._write_status(after, after.revision)
+
+    def start_task(self, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
+        """Start a coroutine as a task of the node: an exception that ends it is a failure of the node, and `kill` cancels it."""
+        self._tasks.start(coroutine, name)
 
     def _write_status(self, config: NodeConfiguration, revision: int | None, error: str = "") -> None:
         """Write to the status file of `config` whether a revision was applied; `error` says why it was not, and is empty if it was.

@@ -73,7 +73,7 @@ async def open_host(
     host.choice.start()
     try:
         yield host, clock
-        await db.commit()
+        await host.db.commit()
     finally:
         alarms.cancel()
         await tasks.cancel()

@@ -97,3 +97,18 @@ def test_servers_of_mailboxes_and_routes_are_found_in_any_letter_case():
         ("mailbox" if mailbox.server == "mbx1" else "delivery", mailbox.server) for mailbox in config.mailboxes
     ]
     assert find_next_hop(config, "victor@legacy.test").name == "mbx2"
+
+
+def test_a_route_for_exactly_the_domain_comes_before_mailboxes_and_the_route_for_all_domains_does_not():
+    given = document()
+    hop = {"protocol": "smtp", "dial": ["127.0.0.1", 25]}
+    given["routes"] = [{"domain": "*", "next_hops": [{"name": "all", **hop}]}]
+    addresses = ("bob@corp.test", "dave@corp.test", "unknown@corp.test", "victor@outside.test")
+    config = parse_configuration(json.dumps(given))
+    found = [find_next_hop(config, address) for address in addresses]
+    assert [(one.kind, one.name) for one in found] == [
+        ("mailbox", "mbx1"), ("delivery", "mbx2"), ("nowhere", "no such mailbox"), ("outside", "all"),
+    ]  # fmt: skip
+    given["routes"].append({"domain": "Corp.test", "next_hops": [{"name": "own", **hop}]})
+    config = parse_configuration(json.dumps(given))
+    assert [find_next_hop(config, address).name for address in addresses] == ["own", "own", "own", "all"]

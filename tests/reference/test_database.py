@@ -110,6 +110,26 @@ def test_a_failed_commit_is_raised_to_every_waiter_and_refuses_later_writes(tmp_
     asyncio.run(steps())
 
 
+def test_after_a_failed_commit_that_no_task_waited_for_nothing_counts_as_written_and_nothing_is_read(tmp_path: Path):
+    async def steps() -> None:
+        async with open_host(tmp_path) as (host, _):
+            await host.db.commit()
+            query = ("SELECT at FROM contact WHERE server = ?", ("mbx1",))
+            host.db.write("PRAGMA defer_foreign_keys = ON")
+            host.db.write("INSERT INTO content (message, octets) VALUES (4711, x'00')")
+            assert host.db.read_cached(*query) == []
+            host.db._commit_transaction()  # as its timer does
+            for wait in (host.db.commit, host.db.commit_if_room):
+                with pytest.raises(DatabaseError, match="could not commit"):
+                    await wait()
+            with pytest.raises(DatabaseError, match="could not commit"):
+                host.db.read_cached(*query)
+            host.db.close()
+            host.db = opened(tmp_path / "queue.db")
+
+    asyncio.run(steps())
+
+
 def test_an_open_database_is_locked_against_others(tmp_path: Path):
     first = opened(tmp_path / "queue.db")
     other = sqlite3.connect(tmp_path / "queue.db", timeout=0)

@@ -93,6 +93,19 @@ def test_unread_discards_are_sent_again_but_not_in_two_sessions_at_once(tmp_path
     run(tmp_path, steps)
 
 
+def test_discards_of_a_query_that_is_cancelled_as_it_waits_for_the_disk_are_sent_again(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
+        message = processed(host, "mbx2")
+        query = asyncio.create_task(host.discard_status.answer_query("mbx2", 10))
+        await asyncio.sleep(0)
+        query.cancel()  # as the session does when it is lost
+        with pytest.raises(asyncio.CancelledError):
+            await query
+        assert discarded_ids((await host.discard_status.answer_query("mbx2", 10))[0]) == [message.shadow_id]
+
+    run(tmp_path, steps)
+
+
 def test_events_survive_a_kill_of_the_primary(tmp_path: Path):
     async def steps() -> None:
         async with open_host(tmp_path) as (host, _):

@@ -136,6 +136,31 @@ def test_a_silent_client_times_out_after_its_last_command(fast: bool) -> None:
     assert run_with_clock(main, "virtual") == 620
 
 
+def test_an_idle_limit_that_is_shorter_than_the_timer_that_is_set_holds() -> None:
+    class ShorterAfterTheGreeting(FastSMTP):
+        async def smtp_NOOP(self, arg: str | None) -> None:
+            self._reset_timeout(10.0)
+            await self.push("250 ok")
+
+    async def main(clock: Clock) -> float:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: ShorterAfterTheGreeting(
+                Hooks(), loop=loop, hostname="a.test", ident="i", timeout=300.0, data_size_limit=None,
+                authenticator=authenticator,
+            ),
+            "127.0.0.1", 0,
+        )  # fmt: skip
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"NOOP\r\n")
+        await reader.read()
+        writer.close()
+        server.close()
+        return clock.elapsed()
+
+    assert run_with_clock(main, "virtual") == 10
+
+
 LONG = b"NOOP " + b"x" * 600 + b"\r\n"
 BEYOND = b"NOOP " + b"x" * 3000 + b"\r\n"
 CONVERSATIONS = {

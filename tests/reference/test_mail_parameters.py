@@ -17,15 +17,20 @@ from tests.reference.test_authentication import say, with_hub2
         ("ORCPT=rfc822;", True), ("ORCPT=x;y ORCPT=x;y", True),
     ],
 )  # fmt: skip
-def test_notify_and_orcpt_are_as_rfc_3461_writes_them(parameters: str, invalid: bool) -> None:
+def test_a_notify_or_orcpt_that_is_malformed_or_given_twice_is_invalid(parameters: str, invalid: bool) -> None:
     assert has_invalid_rcpt_parameter(f"TO:<bob@corp.test> {parameters}") is invalid
 
 
 @pytest.mark.parametrize(
     ("parameters", "invalid"),
-    [("RET=full ENVID=a", False), ("RET=SOME", True), ("RET=FULL RET=FULL", True), ("ENVID=a ENVID=a", True)],
-)
-def test_ret_and_envid_are_as_rfc_3461_writes_them(parameters: str, invalid: bool) -> None:
+    [
+        ("", False), ("RET=full ENVID=a", False), ("RET=HDRS", False), ("RET=SOME", True), ("RET=", True),
+        ("RET=FULL RET=FULL", True), ("ENVID=a ENVID=a", True),
+    ],
+)  # fmt: skip
+def test_a_ret_that_is_not_full_or_hdrs_and_a_ret_or_envid_given_twice_are_invalid(
+    parameters: str, invalid: bool
+) -> None:
     assert has_invalid_mail_parameter(f"FROM:<alice@outside.test> {parameters}") is invalid
 
 

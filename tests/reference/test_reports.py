@@ -67,14 +67,25 @@ def test_the_message_is_returned_whole_only_with_a_failure_and_on_request(action
     assert b"one@test" in returned.as_bytes()
 
 
-def test_untrusted_text_cannot_inject_a_line_into_a_report():
-    to = Recipient("w@second.test", orcpt="rfc822;x\r\nInjected: yes")
-    octets = format_report(
-        "failed", [RecipientStatus(to, "5.0.0", "550 a\r\nInjected: yes\r\n\r\nbody")], message_id="id-1", server="mbx1", at=0.0,
-        envelope=Envelope("a@b.test\r\nInjected: yes", (to,)), content=b"Subject: x\r\n\r\n",
+def report_with_texts(end: str) -> bytes:
+    """Return a report in which each text that comes from another host has a line end and then `Injected: ` and its name."""
+    sender, address, orcpt, envid, diagnostic = (
+        f"x{end}Injected: {name}" for name in ("sender", "address", "orcpt", "envid", "diagnostic")
+    )
+    to = Recipient(address, orcpt=orcpt)
+    return format_report(
+        "failed", [RecipientStatus(to, "5.0.0", f"550 {diagnostic}{end}{end}body")], message_id="id-1", server="mbx1", at=0.0,
+        envelope=Envelope(sender, (to,), envid=envid), content=b"Subject: x\r\n\r\n",
     )  # fmt: skip
-    assert octets.count(b"Injected: yes") == 4, "the text of each field is there, in one line"
-    assert re.search(rb"[\r\n]Injected", octets) is None
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\r"], ids=["crlf", "lf", "cr"])
+def test_untrusted_text_cannot_inject_a_line_into_a_report(end: str) -> None:
+    octets = report_with_texts(end)
+    for name in (b"sender", b"address", b"orcpt", b"envid", b"diagnostic"):
+        assert b"Injected: " + name in octets
+    lines, lines_without_ends = (re.split(rb"\r\n|\r|\n", one) for one in (octets, report_with_texts("")))
+    assert len(lines) == len(lines_without_ends)
 
 
 def test_an_eight_bit_message_is_returned_unchanged():

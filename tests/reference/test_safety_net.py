@@ -105,11 +105,19 @@ def test_a_resubmitted_copy_is_not_resubmitted_besides_its_original(tmp_path: Pa
     run_with_host(tmp_path, steps)
 
 
-def test_the_shadow_safety_net_resubmits_only_for_an_unreachable_primary(tmp_path: Path, monkeypatch):
+def test_the_shadow_safety_net_resubmits_only_for_a_primary_that_is_unreachable_or_has_a_new_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob, carol = "bob@corp.test", "carol@corp.test"
+
     async def steps(host: Host, clock: HandClock) -> None:
-        for primary, recipient in (("mbx2", "bob@corp.test"), ("mbx3", "carol@corp.test")):
-            held = shadow(host, primary, "s-1", recipient)
-            host.safety_net.hold(held.id, "shadow-safety-net")
+        held = (
+            shadow(host, "mbx2", "s-1", bob),
+            shadow(host, "mbx2", "s-1", carol, database="db-0"),
+            shadow(host, "mbx3", "s-1", bob, carol),
+        )
+        for message in held:
+            host.safety_net.hold(message.id, "shadow-safety-net")
 
         async def reach(primary: str) -> str | None:
             return "db-1" if primary == "mbx2" else None
@@ -119,7 +127,7 @@ def test_the_shadow_safety_net_resubmits_only_for_an_unreachable_primary(tmp_pat
         await asyncio.wait_for(wait_for_resubmission(host), 5)
         await run_ready_tasks()
         recipients = [one.envelope.recipients for one in resubmitted_messages(host)]
-        assert recipients == [(Recipient("carol@corp.test"),)]
+        assert recipients == [(Recipient(carol),), (Recipient(bob), Recipient(carol))]
 
     run_with_host(tmp_path, steps, "three-servers-one-dag")
 

@@ -185,11 +185,15 @@ class RefusesWrongValuesOnce(NodeConfiguration):
         """Return the JSON document; from the second one with a count out of range on, without those counts, so that it is accepted.
 
         The first such document of a node is returned as it is, and validation refuses it. `refused` has name and data directory
-        of each node to which that has happened in this process.
+        of each node to which that has happened in this process. A document that lacks something else, or has a wrong type, is
+        returned unchanged too.
         """
-        transport, name = document["transport"], f"{document['name']} {document['data_dir']}"
         counts = ("MaxRetriesForRemoteSiteShadow", "MaxRetriesForLocalSiteShadow", "ShadowHeartbeatRetryCount")
-        wrong = {key for key in counts if isinstance(transport.get(key), int) and not 0 <= transport[key] <= 255}
+        try:
+            transport, name = document.get("transport", {}), f"{document['name']} {document['data_dir']}"
+            wrong = {key for key in counts if isinstance(transport.get(key), int) and not 0 <= transport[key] <= 255}
+        except (KeyError, TypeError, AttributeError):
+            return document
         wrong |= {"ShadowHeartbeatRetryCount"} if transport.get("ShadowHeartbeatRetryCount") == 0 else set()
         if wrong and name not in cls.refused:
             cls.refused.add(name)

@@ -30,16 +30,20 @@ class OtherDefaults(NodeConfiguration):
         """Return the JSON document with other defaults for what it leaves out.
 
         Times in the document are divided by its `scale` already, so defaults are too. This runs before the validator of the base class,
-        which sets the correct defaults for what is left out still.
+        which sets the correct defaults for what is left out still. A document that lacks something else, or has a wrong type, is
+        returned unchanged: validation refuses it.
         """
-        scale = document.get("scale", 1)
-        transport = {name: _scaled(name, value, scale) for name, value in cls.other_transport.items()}
-        limits = cls.other_edge_limits if document.get("role") == "edge" else cls.other_limits
-        listeners = {
-            name: {**{limit: seconds / scale for limit, seconds in limits.items()}, **listener}
-            for name, listener in document["listeners"].items()
-        }
-        return {**document, "transport": {**transport, **document.get("transport", {})}, "listeners": listeners}
+        try:
+            scale = document.get("scale", 1)
+            transport = {name: _scaled(name, value, scale) for name, value in cls.other_transport.items()}
+            limits = cls.other_edge_limits if document.get("role") == "edge" else cls.other_limits
+            listeners = {
+                name: {**{limit: seconds / scale for limit, seconds in limits.items()}, **listener}
+                for name, listener in document["listeners"].items()
+            }
+            return {**document, "transport": {**transport, **document.get("transport", {})}, "listeners": listeners}
+        except (KeyError, TypeError, AttributeError, ZeroDivisionError):
+            return document
 
 
 def _scaled(name: str, value: Any, scale: float) -> Any:

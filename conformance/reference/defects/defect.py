@@ -59,9 +59,10 @@ def defect(
     def declare(component: P) -> P:
         """Add the defect to DEFECTS, and return the class unchanged. Raises ValueError if its name is taken or a slot is unknown."""
         classes: dict[str, type] = {slot: component, **(also or {})}
-        unknown = classes.keys() - SLOTS
-        if name in DEFECTS or unknown:
-            raise ValueError(f"defect {name}: the name is taken, or there is no slot {', '.join(sorted(unknown))}")
+        if name in DEFECTS:
+            raise ValueError(f"defect {name}: the name is taken")
+        if unknown := classes.keys() - SLOTS:
+            raise ValueError(f"defect {name}: there is no slot {', '.join(sorted(unknown))}")
         says = " ".join((component.__doc__ or "").split())
         DEFECTS[name] = Defect(name, breaks, says, classes, retired, on_disks, needs_expectation)
         return component

@@ -122,11 +122,9 @@ class _OneReply(LmtpDialogue):
     async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
         """Send the content, and return its first reply once for each of the accepted recipients, whose number is `recipients`.
 
-        The other replies stay unread. `server_ends_session` is set for that reason, but `Dialogue.transmit` sets it anew afterwards.
+        The other replies stay unread: those that have come by the next command are dropped.
         """
-        replies = await super().send_content(content, 1)
-        self.server_ends_session = True
-        return replies * recipients
+        return await super().send_content(content, 1) * recipients
 
 
 @defect("one-mailbox-answers-for-all", breaks="RL-LMT-01", slot="store")

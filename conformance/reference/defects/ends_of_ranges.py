@@ -263,26 +263,17 @@ class NotificationsExpireIn32Bits(DiscardStatus):
 class HubTakesNoDelayForTheDefault(DelayedAcknowledgement):
     """Takes a MaxAcknowledgementDelay of 0 for one that is not set, and withholds replies for thirty seconds."""
 
-    async def wait_until_delivered(self, message: Message, deadline: float) -> None:
-        """Wait until no recipient of the message is pending, at most MaxAcknowledgementDelay; if that is 0, at most 30 seconds.
-
-        Correct for 0 is not to wait. `deadline` is the event loop's time by which the sender must have its reply.
-        """
-        host = self.host
-        if not host.transport.MaxAcknowledgementDelay:
-            self.host = cast(Host, _DefaultDelay(host))
-        try:
-            await super().wait_until_delivered(message, deadline)
-        finally:
-            self.host = host
+    def __init__(self, host: Host) -> None:
+        super().__init__(cast(Host, _DefaultDelay(host)))
 
 
 class _DefaultDelay(_HostWithOtherNumbers):
-    """Reads the default of MaxAcknowledgementDelay."""
+    """Reads the default of MaxAcknowledgementDelay where it is 0."""
 
     def changed(self, transport: Transport) -> dict[str, object]:
-        """Return the default of MaxAcknowledgementDelay, 30 seconds, whatever is configured."""
-        return {"MaxAcknowledgementDelay": Transport().MaxAcknowledgementDelay}
+        """Return the default of MaxAcknowledgementDelay, 30 seconds, if 0 is configured."""
+        default = Transport().MaxAcknowledgementDelay
+        return {"MaxAcknowledgementDelay": transport.MaxAcknowledgementDelay or default}
 
 
 @defect("hub-counts-failures-in-seven-bits", breaks="SR-E10-08", slot="ex2010.manager")

@@ -19,7 +19,7 @@ from conformance.reference.queue.hop_queue import DeliveryAttempt
 from conformance.reference.queue.outbound import Outbound
 from conformance.reference.replies import Reply
 from conformance.reference.safety_net import SafetyNet
-from conformance.reference.send.dialogue import Dialogue
+from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.shadow.creation import ShadowCreation
 from conformance.reference.shadow.shadow_queues import ShadowKeeping
 
@@ -106,12 +106,17 @@ class AltersEnvelopes(Outbound):
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
         """Send a message to a next hop under an altered envelope; return its replies by the recipients of the attempt.
 
-        `altered_envelope` returns as many recipients in the same order. Raises SessionLost.
+        `altered_envelope` returns as many recipients in the same order. Raises SessionLost, whose `refused` has recipients of the
+        attempt too.
         """
         envelope = self.altered_envelope(attempt.message.envelope.for_recipients(attempt.remaining))
+        pairs = tuple(zip(attempt.remaining, envelope.recipients, strict=True))
         content = self.host.messages.content(attempt.message.id)
-        replies = await dialogue.transmit(envelope, content, self.extra_mail_parameters(attempt, server, dialogue))
-        pairs = zip(attempt.remaining, envelope.recipients, strict=True)
+        try:
+            replies = await dialogue.transmit(envelope, content, self.extra_mail_parameters(attempt, server, dialogue))
+        except SessionLost as lost:
+            lost.refused = {right: lost.refused[sent] for right, sent in pairs if sent in lost.refused}
+            raise
         return {right: replies[sent] for right, sent in pairs}
 
 

@@ -153,7 +153,7 @@ class HubAcknowledgesAtOnce(DelayedAcknowledgement):
 
 @defect("hub-withholds-too-long", breaks="SR-E10-16", slot="ex2010.acceptance")
 class HubWithholdsTooLong(DelayedAcknowledgement):
-    """Withholds the acknowledgement until delivery, however long that takes."""
+    """Withholds the acknowledgement until delivery, for up to twenty times MaxAcknowledgementDelay."""
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
         """Wait until no recipient of a message is pending, at most twenty times MaxAcknowledgementDelay and until `deadline`.

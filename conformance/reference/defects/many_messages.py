@@ -26,7 +26,7 @@ from conformance.reference.storage.discards import DiscardNotification
 
 @defect("queues-a-thousand-notifications", breaks="SR-WIR-04", slot="discard_status")
 class QueuesAThousandNotifications(DiscardStatus):
-    """Queues a thousand discard notifications for a server, and no more until these have been asked for."""
+    """Queues no discard notification for any server while a thousand or more are queued for one."""
 
     def queue_notifications(self, message: Message) -> None:
         """Queue the notifications of a processed message; queue none if a thousand or more are queued for any server."""

@@ -226,8 +226,9 @@ class RefusesLongPaths(Receiver):
     """Takes paths of 255 octets at most."""
 
     def recipient_reply(self, address: str) -> str:
-        """Return the reply to RCPT with this address: 553 if it has more than 253 characters (255 with brackets), else the correct one."""
-        return "553 5.1.0 the path is too long" if len(address) + 2 > 255 else super().recipient_reply(address)
+        """Return the reply to RCPT with this address: 553 if it has more than 253 octets (255 with brackets), else the correct one."""
+        too_long = len(address.encode()) + 2 > 255
+        return "553 5.1.0 the path is too long" if too_long else super().recipient_reply(address)
 
 
 class _Takes552ForAFailure(SmtpDialogue):

@@ -28,15 +28,21 @@ class IgnoresChanges(NodeConfiguration):
     def _leave_out_ignored(cls, document: Any) -> Any:
         """Return the JSON document without what is ignored, unless its revision is 1: that of the node's start.
 
-        This runs before the validator of the base class, which sets the documented defaults for what is left out.
+        This runs before the validator of the base class, which sets the documented defaults for what is left out. A document that
+        lacks something else, or has a wrong type, is returned unchanged: validation refuses it.
         """
-        if document.get("revision", 1) == 1:
+        try:
+            if document.get("revision", 1) == 1:
+                return document
+            transport = {
+                name: value for name, value in document.get("transport", {}).items() if name not in cls.ignored
+            }
+            listeners = {
+                name: {key: value for key, value in listener.items() if key not in cls.ignored_limits}
+                for name, listener in document["listeners"].items()
+            }
+        except (KeyError, AttributeError):
             return document
-        transport = {name: value for name, value in document["transport"].items() if name not in cls.ignored}
-        listeners = {
-            name: {key: value for key, value in listener.items() if key not in cls.ignored_limits}
-            for name, listener in document["listeners"].items()
-        }
         return {**document, "transport": transport, "listeners": listeners}
 
 

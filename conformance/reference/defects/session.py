@@ -196,6 +196,11 @@ class KeepsHalfAMessage(Receiver):
         self.collected = None
         return await super().handle_message(content)
 
+    def _set_post_data_state(self) -> None:
+        """Forget what was collected, since the mail transaction has ended, also with a refusal of the content; end it correctly."""
+        self.collected = None
+        super()._set_post_data_state()
+
     def connection_lost(self, error: Exception | None) -> None:
         """When the session is lost amid a message's content, accept the complete lines collected so far as a message, in the background."""
         if self.collected is not None:
@@ -207,7 +212,8 @@ class KeepsHalfAMessage(Receiver):
                 from_organisation=False,
                 deadline=self.loop.time() + 60,
             )
-            content = bytes(self.collected[: self.collected.rfind(b"\r\n") + 2])
+            complete, line_end, _ = self.collected.rpartition(b"\r\n")
+            content = bytes(complete + line_end)
             self.host.tasks.start(
                 self.host.acceptance.accept(envelope, content, origin), f"{self.host.name}: half a message"
             )

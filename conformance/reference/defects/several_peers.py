@@ -94,6 +94,7 @@ class RedirectsWhatIsNotDeferred(Delivery):
         deferred, self._deferred = self._deferred, []
         await super().redirect_all(target)
         self._deferred += deferred
+        heapq.heapify(self._deferred)
         self._retry()
 
 
@@ -109,9 +110,10 @@ class RetriesWhatItRedirected(Delivery):
     async def redirect_all(self, target: NextHop) -> None:
         """Have each queued message tried at the server `target`, and leave those that wait for a retry in the list of retries too.
 
-        Waits until each has been tried there. The alarm for retries was unset, and is set only by the next recipient that is deferred.
+        Waits until each has been tried there; then queues the retries that are due, and sets the alarm for the next.
         """
         deferred = list(self._deferred)
         await super().redirect_all(target)
         self._deferred += deferred
         heapq.heapify(self._deferred)
+        self._retry()

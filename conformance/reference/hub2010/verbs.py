@@ -18,6 +18,8 @@ class HubVerbs(ShadowVerbs):
     `client_identity` is the pair (server, id of its queue database) that the client named with XSHADOW, None before it.
     """
 
+    keeps_copies = False
+
     def ehlo_keywords(self) -> list[str]:
         """Return the keywords of the verbs that this client is offered, for the EHLO reply; XQDISCARD has none of its own."""
         return ["XSHADOW"] if self.may_use_shadow_verbs else []

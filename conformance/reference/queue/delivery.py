@@ -121,9 +121,10 @@ class Delivery(Component):
             self._queue_for(hop).add(attempt)
 
     def _queue_for(self, hop: NextHop) -> HopQueue:
-        """Return the queue for a next hop, made if there is none."""
+        """Return the queue for a next hop, made if there is none; one that is made while the node stops is paused."""
         if hop not in self._queues:
             self._queues[hop] = self.create_queue(hop)
+            self._queues[hop].paused = self._paused
         return self._queues[hop]
 
     def create_queue(self, hop: NextHop) -> HopQueue:
@@ -267,22 +268,30 @@ class CommandRefused(ValueError):
 
 
 class Redirection(Component):
-    """Redirect-Message: drains the queues to another server, which has shadows made before it acknowledges (SR-CRE-10)."""
+    """Redirect-Message: drains the queues to another server, which has shadows made before it acknowledges (SR-CRE-10).
+
+    `_one_at_a_time` is held by the redirection that is under way.
+    """
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._one_at_a_time = asyncio.Lock()
 
     async def redirect(self, target: str) -> dict[str, int]:
         """Drain the delivery queues to a server, and return how many messages were redirected and how many kept.
 
         `kept` counts the primary messages at the end, also those that came meanwhile; they are routed as usual again. `redirected`
         counts those of the beginning that are primary messages no more: processed at the target or otherwise. Waits, without
-        limit, until each message has been tried at the target. Raises CommandRefused if `target` is not the name of another
-        server of this boundary with a transport listener.
+        limit, for an earlier redirection, and until each message has been tried at the target. Raises CommandRefused if `target`
+        is not the name of another server of this boundary with a transport listener.
         """
         peer = self.host.config.peers_by_name.get(target.casefold())
         if peer is None or not in_boundary(self.host.config, peer) or peer.dial.transport is None:
             raise CommandRefused(f"redirect-messages: {target!r} is not a server of this boundary")
-        before = {message.id for message in self.host.messages.held_as("primary")}
         hop = NextHop(kind="redirection", name=peer.name, addresses=(peer.dial.transport,), servers=(peer.name,))
-        await self.host.delivery.redirect_all(hop)
+        async with self._one_at_a_time:
+            before = {message.id for message in self.host.messages.held_as("primary")}
+            await self.host.delivery.redirect_all(hop)
         kept = {message.id for message in self.host.messages.held_as("primary")}
         redirected = len(before - kept)
         self.host.log.warning("redirected to %s: %d messages, %d kept", peer.name, redirected, len(kept))

@@ -18,6 +18,7 @@ from conformance.reference.hub2010.manager import HubManager
 from conformance.reference.hub2010.shadow_queues import HubShadowQueues
 from conformance.reference.message import Message, Recipient
 from conformance.reference.queue.delivery import Delivery
+from conformance.reference.queue.hop_queue import DeliveryAttempt
 from conformance.reference.readings.reading import reading
 from conformance.reference.receive.session import Receiver
 from conformance.reference.replies import Reply
@@ -254,7 +255,7 @@ class _DropsTakenOverMessages(Delivery):
         self._taken_over_ids: set[int] = set()  # row ids
 
     def drop_when_idle(self, row: int) -> None:
-        """Delete the message in a row (`Message.id`) now if no attempt for it is queued or running, else at its next deferral."""
+        """Delete the message in a row (`Message.id`) now if no attempt for it is queued or running, else when the last one has ended."""
         self._taken_over_ids.add(row)
         if all(attempt.message.id != row for attempt in self._attempts):
             self._drop(row)
@@ -264,14 +265,20 @@ class _DropsTakenOverMessages(Delivery):
         self.host.messages.drop(row)
         self.stop_processing(row)
 
+    async def record_outcome(
+        self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], *, takes_over_reports: bool
+    ) -> None:
+        """Record the replies to an attempt, by recipient; then delete the message if it was taken over and this was the last attempt."""
+        await super().record_outcome(attempt, replies, takes_over_reports=takes_over_reports)
+        if attempt.message.id in self._taken_over_ids:
+            self.drop_when_idle(attempt.message.id)
+
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Schedule a retry for recipients that an attempt has not reached; delete the message instead if it was taken over meanwhile.
+        """Schedule a retry for recipients that an attempt has not reached; do nothing if the message was taken over meanwhile.
 
         `hop` is the next hop of the attempt. Called at the end of an attempt.
         """
-        if message.id in self._taken_over_ids:
-            self._drop(message.id)
-        else:
+        if message.id not in self._taken_over_ids:
             super()._defer(message, recipients, hop)
 
     def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
@@ -294,8 +301,8 @@ class DropsWhatWasTakenOver(HubManager):
         """Discard the shadow that a discard notification names; or drop a message of this server itself that it names.
 
         The latter only if the notification comes from a server that held the shadow of that message: it has taken the message
-        over and delivered it. The message is dropped at once or, while an attempt for it is queued or running, when one is to be
-        deferred. `primary` is the server that sent the notification, `database` the id of its queue database. An unknown
+        over and delivered it. The message is dropped at once or, while an attempt for it is queued or running, when the last one has
+        ended. `primary` is the server that sent the notification, `database` the id of its queue database. An unknown
         `shadow_id` is ignored.
         """
         super().discard_shadow(primary, database, shadow_id)

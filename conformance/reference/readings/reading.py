@@ -52,9 +52,10 @@ def reading(
     def declare(mixin: P) -> P:
         """Add the reading to READINGS, and return the class unchanged."""
         classes: dict[str, type] = dict.fromkeys(slots, mixin) | dict(also or {})
-        unknown = classes.keys() - SLOTS
-        if name in READINGS or name == EVERY or unknown:
-            raise ValueError(f"reading {name}: the name is taken, or there is no slot {', '.join(sorted(unknown))}")
+        if name in READINGS or name == EVERY:
+            raise ValueError(f"reading {name}: the name is taken")
+        if unknown := classes.keys() - SLOTS:
+            raise ValueError(f"reading {name}: there is no slot {', '.join(sorted(unknown))}")
         says = " ".join((mixin.__doc__ or "").split())
         READINGS[name] = Reading(name, allowed_by, says, classes)
         return mixin

@@ -305,12 +305,12 @@ class FastSMTP(PrefixedDir, SMTP):
     def _reset_timeout(self, duration: float | None = None) -> None:
         """Restart the idle timeout: the session ends `duration` seconds from now (None: the configured ones) unless this is called again.
 
-        A timer that is set is not moved: when it fires too early, `_on_idle_timer` sets it again. Without a timer, or after it was
-        cancelled, it is set.
+        A timer that is set to an earlier time is not moved: when it fires, `_on_idle_timer` sets it again. Without a timer, after it
+        was cancelled, or if it is later, it is set.
         """
         self._idle_deadline = self.loop.time() + (duration or self._timeout_duration)
         handle = self._timeout_handle
-        if handle is None or handle.cancelled():
+        if handle is None or handle.cancelled() or handle.when() > self._idle_deadline:
             self._set_idle_timer()
 
     def _set_idle_timer(self) -> None:

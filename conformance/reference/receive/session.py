@@ -281,7 +281,7 @@ class Receiver(Chunking, PeerAuthentication):
         """Return the reply to RCPT with this address: 250 if it is accepted.
 
         Otherwise it is 550 for an unknown mailbox of a domain with mailboxes, 553 for an address with characters that cannot be
-        sent on, and 501 for an empty one.
+        sent on, and 501 for an empty one. A copy that is only kept may be for an unknown mailbox (wire-profile.md).
         """
         config = self.host.config
         domain = address.rpartition("@")[2].casefold()
@@ -289,7 +289,8 @@ class Receiver(Chunking, PeerAuthentication):
             return "501 5.1.3 the forward-path is empty"
         if not address.isprintable():
             return UNSENDABLE_ADDRESS
-        if domain in config.mailbox_domains and address.casefold() not in config.mailboxes_by_address:
+        is_copy = self._shadow_id is not None and self.verbs.keeps_copies
+        if domain in config.mailbox_domains and address.casefold() not in config.mailboxes_by_address and not is_copy:
             return "550 5.1.1 no such mailbox"
         return "250 2.1.5 recipient ok"
 

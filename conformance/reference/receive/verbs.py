@@ -50,8 +50,11 @@ class ShadowVerbs:
     """XSHADOWREQUEST and XQDISCARD in one session.
 
     `client_identity` is the pair (server, id of its queue database) that the client named with XSHADOWREQUEST, None before it.
-    `unconfirmed_discards` are the discard notifications in the last reply to XQDISCARD.
+    `unconfirmed_discards` are the discard notifications in the last reply to XQDISCARD. `keeps_copies`: a message with XSHADOW= is
+    a copy to keep, and not one to deliver.
     """
+
+    keeps_copies = True
 
     def __init__(self, host: Host, session_state: SessionState) -> None:
         self.host = host

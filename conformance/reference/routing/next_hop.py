@@ -56,18 +56,18 @@ class NextHop:
 def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:
     """Return the next hop for the recipient `address`, without regard to site routes.
 
-    In order of precedence: a mailbox hosted here, a route for exactly this domain, the server that hosts the mailbox if it has a
-    listener for that (`delivery` in the boundary, else `transport`), the route for all domains (`*`). No route applies to an
-    unknown address in a domain with mailboxes: its hop is `nowhere`, named `no such mailbox`. The hop of any other address to
-    which none of these applies is `nowhere` too, named `no route`.
+    In order of precedence: a route for exactly this domain, a mailbox hosted here, the server that hosts the mailbox if it has a
+    listener for that (`delivery` in the boundary, else `transport`), the route for all domains (`*`). This last route does not
+    apply to an unknown address in a domain with mailboxes: its hop is `nowhere`, named `no such mailbox`. The hop of any other
+    address to which none of these applies is `nowhere` too, named `no route`.
     """
+    domain = address.rpartition("@")[2].casefold()
+    by_domain = {route.domain.casefold(): route for route in config.routes}
+    if domain in by_domain:
+        return _hop_of_route(by_domain[domain])
     mailbox = config.mailboxes_by_address.get(address.casefold())
     if mailbox is not None and mailbox.server == config.name and mailbox.sink is not None:
         return NextHop(kind="mailbox", name=config.name, addresses=(mailbox.sink.dial,), servers=(config.name,))
-    domain = address.rpartition("@")[2].casefold()
-    by_domain = {route.domain.casefold(): route for route in config.routes}
-    if domain in by_domain and (mailbox is not None or domain not in config.mailbox_domains):
-        return _hop_of_route(by_domain[domain])
     if mailbox is not None:
         hosting = config.peers_by_name.get(mailbox.server.casefold())
         if hosting is not None and in_boundary(config, hosting) and hosting.dial.delivery is not None:

@@ -109,18 +109,20 @@ class ShadowCreation(Component):
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
         """Send the copy, and record that the server holds it, or may hold it (SR-MNT-01). Raises SessionLost if it is not stored.
 
-        It counts as stored if the server has accepted it for all recipients. If the reply to the final dot was lost, the server may
-        hold it, and the record stays; after any other failure the record is removed.
+        It counts as stored if the server has accepted it for all recipients. The record stays if the server holds a copy for some
+        of them, or may hold one since the reply to the final dot was lost; after any other failure it is removed.
         """
         discards = self.host.discards
         # recorded before the outcome is known: after a kill it is still known where a copy may be
         discards.add_holder(message.id, peer.name, message.shadow_id)
+        accepted_for_some = False
         try:
             replies = await dialogue.transmit(message.envelope, content, f" XSHADOW={message.shadow_id}")
+            accepted_for_some = any(reply.positive for reply in replies.values())
             if (refusal := next((reply for reply in replies.values() if not reply.positive), None)) is not None:
                 raise SessionLost(f"it refused the shadow: {refusal}")
         except BaseException:  # refused, lost, timed out or cancelled
-            if not dialogue.outcome_unknown:  # unknown: the final dot was sent, and has no reply
+            if not (accepted_for_some or dialogue.outcome_unknown):  # unknown: the final dot was sent, and has no reply
                 discards.remove_holder(message.id, peer.name)
             raise
 

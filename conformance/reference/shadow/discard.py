@@ -49,13 +49,17 @@ class DiscardStatus(Component):
 
         `server` is the name of the server that asks, about the shadows that it holds. Notifications that are unconfirmed in another
         session are left out (SR-WIR-04). The returned ones are unconfirmed until the caller passes them to `confirm_read` or
-        `release_unread`. Waits until it is on disk that their messages have been processed. The last line says how many more
-        notifications the server can ask for.
+        `release_unread`, and not if this method raises. Waits until it is on disk that their messages have been processed. The
+        last line says how many more notifications the server can ask for.
         """
         events, total = self.host.discards.oldest_for_server(server, limit, self._unconfirmed)
         self._unconfirmed.update(event.id for event in events)
         if events:  # a shadow may go only once it is on disk that its message has been processed
-            await self.host.db.commit()
+            try:
+                await self.host.db.commit()
+            except BaseException:  # cancelled, as when the session is lost: the caller gets nothing to release
+                self.release_unread(events)
+                raise
         lines = [
             f"250-2.0.0 database {self.host.identity.database}",
             *(f"250-2.0.0 discard {event.shadow_id}" for event in events),

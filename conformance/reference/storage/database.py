@@ -116,7 +116,7 @@ class Database:
         """Return all rows of a query; they are cached until anything is written.
 
         Every session makes the same few queries, mostly with the same result. `parameters` must be hashable, and callers must not
-        change the returned list. Raises DatabaseError as `write` does, unless the rows are cached.
+        change the returned list. Raises DatabaseError as `write` does.
         """
         rows = self._cache.get((statement, parameters))
         if rows is None:
@@ -126,10 +126,11 @@ class Database:
     async def commit(self) -> None:
         """Wait until everything written so far is on disk; while the disk is full, without limit.
 
-        Returns at once if no transaction is open: nothing was written since the last commit, also if that one failed, or the
-        database is closed. Raises DatabaseError if the commit fails for good, and CancelledError if the database is closed
-        meanwhile.
+        Returns at once if no transaction is open: nothing was written since the last commit, or the database is closed. Raises
+        DatabaseError if this commit or an earlier one fails for good, and CancelledError if the database is closed meanwhile.
         """
+        if self._broken is not None:
+            raise self._broken
         if self._commit_timer is not None:
             if self._committed is None:
                 loop = asyncio.get_running_loop()
@@ -143,6 +144,8 @@ class Database:
 
         The statements stay in the open transaction then: the caller has to write others that undo its own.
         """
+        if self._broken is not None:
+            raise self._broken
         if self._full:
             raise self._no_room_error()
         if self._commit_timer is not None:
@@ -191,8 +194,8 @@ class Database:
     def _commit_transaction(self) -> None:
         """Commit the open transaction and wake the callers that wait for it; on a full disk keep it open and retry later.
 
-        After any other failure the callers get DatabaseError, and so does every later statement. Does nothing if no transaction
-        is open.
+        After any other failure the callers get DatabaseError, and so does every later statement, query and commit. Does nothing if
+        no transaction is open.
         """
         if self._connection is None or self._commit_timer is None:
             return
@@ -206,6 +209,7 @@ class Database:
             # the state in memory is ahead of that on disk: from now on every use fails
             self._broken = DatabaseError(f"the queue database {self._path} could not commit: {error}")
             self._connection.rollback()
+            self._cache.clear()
             for future in waiting:
                 future.set_exception(self._broken)
             return

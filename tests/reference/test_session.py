@@ -1,0 +1,51 @@
+"""A session of a listener: the reply to RCPT."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from conformance.reference.host import Host
+from conformance.reference.receive.session import Receiver
+from tests.reference.hosts import HandClock, run_with_host, run_with_hub
+
+COPY = b"XSHADOWREQUEST mbx2 db-1\r\nMAIL FROM:<a@outside.test> XSHADOW=db-1-1\r\n"
+SHADOWED = b"XSHADOW hub2 db-1\r\nMAIL FROM:<a@outside.test> XSHADOW=db-1-1\r\n"
+
+
+async def last_reply(host: Host, lines: bytes) -> bytes:
+    """Return the last reply to these lines in a session at the transport listener."""
+    limits = host.config.listeners.transport
+    assert limits is not None
+    sessions: set[Receiver] = set()
+    loop = asyncio.get_running_loop()
+    serving = await loop.create_server(lambda: Receiver(host, "transport", limits, sessions), "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*serving.sockets[0].getsockname())
+    writer.write(lines + b"QUIT\r\n")
+    replies = await reader.read()
+    writer.close()
+    serving.close()
+    while sessions:
+        await asyncio.sleep(0)
+    return replies.splitlines()[-2]
+
+
+@pytest.mark.parametrize(
+    ("before", "reply"),
+    [(COPY, b"250"), (b"MAIL FROM:<a@outside.test>\r\n", b"550"), (COPY + b"RSET\r\nMAIL FROM:<>\r\n", b"550")],
+    ids=["copy", "mail", "mail-after-a-copy"],
+)
+def test_a_copy_is_kept_also_for_an_unknown_mailbox(tmp_path: Path, before: bytes, reply: bytes):
+    async def steps(host: Host, clock: HandClock) -> None:
+        said = b"EHLO mbx2\r\n" + before + b"RCPT TO:<unknown@corp.test>\r\n"
+        assert (await last_reply(host, said))[:3] == reply
+
+    run_with_host(tmp_path, steps)
+
+
+def test_a_2010_hub_refuses_an_unknown_mailbox_of_mail_whose_sender_keeps_the_shadow(tmp_path: Path):
+    async def steps(host: Host, clock: HandClock) -> None:
+        said = b"EHLO hub2\r\n" + SHADOWED + b"RCPT TO:<unknown@corp.test>\r\n"
+        assert (await last_reply(host, said))[:3] == b"550"
+
+    run_with_hub(tmp_path, steps)
