@@ -91,9 +91,9 @@ def print_defects(
     if is_part:  # of all defects the sound reference is run as well
         trials = tuple(trial for trial in trials if trial.defect is not None)
     began = time.monotonic()
-    if fresh and run_dir is not None:
-        delete_run(run_dir)
     try:
+        if fresh and run_dir is not None:
+            delete_run(run_dir)
         stored = (
             TrialRunDirectory.create(run_dir, trials, seed, _command_line(names, run_dir))
             if run_dir is not None

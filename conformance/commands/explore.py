@@ -95,7 +95,7 @@ def explore(
     times are divided by on the clock `scaled`. Where time passes by itself, scenarios must be named, or plans drawn at random.
     `hosts` are those other than this machine that the candidate may name.
 
-    Returns 1 when there is a finding, 2 for wrong input, else 3 when no plan was sound, else 0.
+    Returns 1 when a plan violates a rule, 2 for wrong input, else 3 when no plan was sound, else 0.
     """
     console = Console(stderr=True)
     try:
@@ -134,7 +134,7 @@ def explore(
     else:
         for line in (*_summary_lines(summary), rate, f"page       {out / PAGE_FILE}"):
             typer.echo(line)
-    if summary.findings:
+    if summary.outcomes.get("violated"):  # also where its finding was left out, after Ctrl-C
         return 1
     return 0 if summary.outcomes.get("sound") else 3
 

@@ -30,6 +30,7 @@ from conformance.mutants.operators import Site, find_sites
 from conformance.mutants.pins import Pins, PinsError, read_pins, write_survivor_table
 from conformance.mutants.trial import MutantResult, MutantTrial, run_mutants
 from conformance.requirements.catalogue import catalogue
+from conformance.results.atomic_write import read_whole_lines
 from conformance.results.fingerprints import inputs_sha256, sha256_of_json
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import InvalidFile
@@ -84,8 +85,10 @@ def print_mutants(
         typer.echo("write down the ids that these lines have now, if they are still there, or remove them", err=True)
         return 2
     sites = [site for site in every_site if not ids or site.id in ids or site.file in ids]
-    if not sites:
-        typer.echo(f"no mutant {ids[0]!r}; `conformance mutants --sample 1 --json` shows what ids look like", err=True)
+    if unknown := sorted(set(ids) - {name for site in sites for name in (site.id, site.file)}):
+        typer.echo(
+            f"no mutant {unknown[0]!r}; `conformance mutants --sample 1 --json` shows what ids look like", err=True
+        )
         return 2
     # aiosmtpd warns at each login that it uses a deprecated name itself.
     logging.getLogger("mail.log").setLevel(logging.ERROR)
@@ -200,15 +203,12 @@ def plan_trial(site: Site, cells: Sequence[Cell], differences: Differences, pins
 def _read_store(store: Path | None, key: str) -> Iterator[MutantResult]:
     """Yield the stored results that were made for the same key; nothing without a store or its file.
 
-    A line that was cut off by an interruption is left out.
+    A last line that was cut off by an interruption is cut off the file.
     """
-    if store is None or not store.exists():
-        return
-    for line in store.read_text("utf-8").splitlines(keepends=True):
-        if line.endswith("\n"):
-            stored = json.loads(line)
-            if stored.pop("key") == key:
-                yield MutantResult(**stored)
+    for line in read_whole_lines(store) if store is not None else ():
+        stored = json.loads(line)
+        if stored.pop("key") == key:
+            yield MutantResult(**stored)
 
 
 def _json_entry(one: JudgedMutant) -> dict[str, object]:

@@ -78,10 +78,10 @@ class Aim:
     """
 
     def __init__(self, rng: random.Random, scene: Scene, events: Sequence[AnyEvent], bias: grammar.Bias) -> None:
-        """Collect the beginnings of the steps, the protocol points before the last step's end, and when each server was down.
+        """Collect the beginnings of the steps, the protocol points during the steps, and when each server was down.
 
-        `events` is the history of the run. Of `bias` only `aimed` counts.
-        A server that came back only after the last step counts as down without end.
+        Points before the first step are left out: no fault can be armed for them. `events` is the history of the run. Of `bias`
+        only `aimed` counts. A server that came back only after the last step counts as down without end.
         """
         steps = [event for event in events if isinstance(event, StepEvent)]
         began = [event for event in steps if event.phase == "began"]
@@ -90,8 +90,8 @@ class Aim:
         self._event_n = [event.n for event in events]
         self._step_n = [event.n for event in began]
         self._step_t = [event.t for event in began]
-        end_n = steps[-1].n if steps else 0
-        found = [(name, point) for name, point in find_points(events, scene.topology) if point.n < end_n]
+        begin_n, end_n = (steps[0].n, steps[-1].n) if steps else (0, 0)
+        found = [(name, point) for name, point in find_points(events, scene.topology) if begin_n < point.n < end_n]
         self._points = [point for _, point in found]
         self._by_class: dict[tuple[str, ...], list[ProtocolPoint]] = defaultdict(list)
         for name, point in found:
@@ -154,7 +154,7 @@ class Aim:
         The fault is armed `_LEAD_S` before the point, or right before the step where the step began later than that. Its `nth`
         counts what comes after that event: the last point before it is armed (0 without one), or the beginning of the step.
         """
-        step = bisect_right(self._step_n, point.n) - 1
+        step = max(0, bisect_right(self._step_n, point.n) - 1)
         after = point.t - _LEAD_S - self._step_t[step]
         if after <= 0:
             return step, 0.0, self._step_n[step]

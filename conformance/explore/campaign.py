@@ -202,12 +202,17 @@ def reduce_findings(
 
     Runs plans in this process: for each check at most 150, or 8 on a clock on which time passes by itself, and for a random plan two to
     four more, since it is drawn again. `progress` gets a line before each reduction. After a KeyboardInterrupt (Ctrl-C) during a
-    reduction that plan and those that follow are returned as they were found; at another time the interrupt is raised.
+    reduction that plan and those that follow are returned as they were found; after one while a plan is drawn, that plan and those
+    that follow are left out.
     """
     findings = []
     interrupted = False
     for check, (number, violation, count) in campaign.first_violations().items():
-        original = reduced = plans[number]
+        try:
+            original = reduced = plans[number]
+        except KeyboardInterrupt:
+            progress("interrupted: the rest is left out, and another call with the same directory reduces it")
+            break
 
         def fails(plan: Plan, check: str = check) -> bool:
             """Return whether a plan is a valid scenario that violates the check of the finding."""

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from pydantic import TypeAdapter, ValidationError
 
 from conformance.explore.trial import PlanResult
-from conformance.results.atomic_write import write_atomically
+from conformance.results.atomic_write import read_whole_lines, write_atomically
 from conformance.results.exploration import HEADER_FILE, ExplorationHeader, read_header
 from conformance.results.layout import RunDirectoryError
 
@@ -93,12 +93,8 @@ def _read_plans(path: Path) -> dict[str, PlanResult]:
 
     Raises RunDirectoryError for a line that is damaged; OSError.
     """
-    octets = path.read_bytes() if path.exists() else b""
-    whole = octets[: octets.rfind(b"\n") + 1]
-    if len(whole) < len(octets):
-        write_atomically(path, whole)
     results = {}
-    for number, line in enumerate(whole.splitlines(), start=1):
+    for number, line in enumerate(read_whole_lines(path), start=1):
         try:
             result = _RESULT.validate_json(line)
         except ValidationError as error:

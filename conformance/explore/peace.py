@@ -5,7 +5,7 @@ What can still deliver a message is a retry, or a takeover by a shadow server, s
 No message waits for its expiry, since every next hop accepts mail by then.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
@@ -23,35 +23,26 @@ def drain_bound(topology: Topology, steps: tuple[Step, ...]) -> float:
 
     That is twice the longest way to a delivery: the loss of a message is decided by what the second half shows.
     """
-    return 2 * max(map(_longest_way, _parameters(topology, steps)))
+    # A change counts for every server, also where the step names others, so the bound may be longer than needed.
+    changes = [step.action.transport for step in flattened(steps) if isinstance(step.action, Configure)]
+    return 2 * max(
+        _longest_way([effective_parameters(topology.transport, server.transport), *changes])
+        for server in topology.servers
+    )
 
 
-def _longest_way(parameters: Mapping[str, JsonValue]) -> float:
-    """Return the documented seconds in which a server with these parameters has delivered a message, or a holder has taken it over.
+def _longest_way(settings: Sequence[Mapping[str, JsonValue]]) -> float:
+    """Return the documented seconds in which a server has delivered a message, or a holder has taken it over.
 
-    That is the longest takeover, two retries, and `_SESSIONS_S`.
+    That is the longest takeover, two retries, and `_SESSIONS_S`. `settings` are the server's parameters at the start, and what
+    replaces some of them later. The largest value of each parameter counts, so that any combination of changes is covered.
     """
 
     def seconds(name: str) -> float:
-        """Return the value of a numeric parameter."""
-        value = parameters[name]
-        assert isinstance(value, int | float)
-        return value
+        """Return the largest value of a numeric parameter."""
+        values = [value for one in settings if isinstance(value := one.get(name), int | float)]
+        return max(values)
 
     takeover = seconds("ShadowResubmitTimeSpan") + 2 * seconds("ShadowHeartbeatFrequency")
     takeover_2010 = seconds("ShadowHeartbeatTimeoutInterval") * (seconds("ShadowHeartbeatRetryCount") + 1)
     return max(takeover, takeover_2010) + 2 * seconds("MessageRetryInterval") + _SESSIONS_S
-
-
-def _parameters(topology: Topology, steps: tuple[Step, ...]) -> Iterator[dict[str, JsonValue]]:
-    """Yield the parameters of each server at the start, and those with each single change that a `configure` step makes.
-
-    Each change is applied to every server, also where the step names others, so the bound may be longer than needed. The changes of
-    several steps are not combined.
-    """
-    for server in topology.servers:
-        own = effective_parameters(topology.transport, server.transport)
-        yield own
-        for step in flattened(steps):
-            if isinstance(step.action, Configure):
-                yield {**own, **step.action.transport}

@@ -11,7 +11,7 @@ from typing import Any
 
 from conformance.explore.sweep import Plan, numbered
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.action import Parallel, Repeat, Step
+from conformance.scenarios.steps.action import Action, Parallel, Repeat, Step
 from conformance.scenarios.steps.sending import Send
 from conformance.topology import Topology
 
@@ -79,29 +79,24 @@ def _with_fewer_steps(plan: Plan, budget: _Budget) -> Plan:
 def _with_smaller_sends(plan: Plan, budget: _Budget) -> Plan:
     """Return the plan with one message, or one recipient, in each step that sends, outside of blocks, where that still fails.
 
-    The two are tried one after the other, each on the step as it was before.
+    Of several recipients the first with which it fails stays.
     """
-    for number, step in enumerate(plan.cell.steps):
-        for action in _smaller_sends(step):
-            steps = list(plan.cell.steps)
-            steps[number] = step.model_copy(update={"action": action})
-            candidate = _with_steps(plan, steps)
-            if budget.fails(candidate):
-                plan, step = candidate, steps[number]
+    for number in range(len(plan.cell.steps)):
+        for smaller in (_with_one_message, _with_one_recipient):
+            candidates = (_with_action(plan, number, action) for action in smaller(plan.cell.steps[number].action))
+            plan = next((candidate for candidate in candidates if budget.fails(candidate)), plan)
     return plan
 
 
-def _smaller_sends(step: Step) -> Iterator[Send]:
-    """Yield smaller actions for a step that sends: with one message, and for each of several recipients one with that alone.
-
-    Nothing for a step that cannot be made smaller.
-    """
-    action = step.action
-    if not isinstance(action, Send):
-        return
-    if action.count > 1:
+def _with_one_message(action: Action) -> Iterator[Send]:
+    """Yield the action with one message, if it sends several."""
+    if isinstance(action, Send) and action.count > 1:
         yield action.model_copy(update={"count": 1, "concurrency": 1})
-    if len(action.to) > 1:
+
+
+def _with_one_recipient(action: Action) -> Iterator[Send]:
+    """Yield the action with each of its recipients alone, if it sends to several."""
+    if isinstance(action, Send) and len(action.to) > 1:
         yield from (action.model_copy(update={"to": (recipient,)}) for recipient in action.to)
 
 
@@ -206,6 +201,13 @@ def _with_steps(plan: Plan, steps: Sequence[Step]) -> Plan:
     """Return the plan with these steps in place of its own, numbered anew."""
     cell: Cell = plan.cell.model_copy(update={"steps": numbered(steps)})
     return Plan(name=plan.name, cell=cell, faults=plan.faults)
+
+
+def _with_action(plan: Plan, number: int, action: Action) -> Plan:
+    """Return the plan with another action in its step with this number, from 0."""
+    steps = list(plan.cell.steps)
+    steps[number] = steps[number].model_copy(update={"action": action})
+    return _with_steps(plan, steps)
 
 
 def _with_topology(plan: Plan, topology: Topology) -> Plan:

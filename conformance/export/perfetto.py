@@ -37,6 +37,8 @@ _TRACKS = {_LIFE: "life", _RECEIVED: "transactions received", _MOMENTS: "moments
 _UP_ACTIONS = {"ready", "resumed"}
 """Actions of node events after which the node is up; after those of `_DOWN_ACTIONS` it is down or paused."""
 _DOWN_ACTIONS = {"stopped", "killed", "exited", "failed", "paused"}
+_SHADOW_REQUESTS = {"request-shadow", "track-shadow"}
+"""Operations by which a client says whether its server or itself keeps copies; the last one of a session counts."""
 
 TraceEvent = dict[str, Any]
 """An event of the format: `ph` is its kind, `ts` its time in microseconds, `pid` and `tid` its process and track."""
@@ -52,6 +54,8 @@ class _Session:
     mail_began: float | None = None
     """The time of MAIL of its current transaction; None outside of a transaction."""
     eventful: bool = False
+    tracked: bool = False
+    """Whether its client keeps copies of what it sends (XSHADOW, 2010); else its server keeps the copies that it stores."""
     count: int = 1
     """How many uneventful sessions are merged into this one."""
 
@@ -125,10 +129,11 @@ class _TraceBuilder:
         """Note what an event means for its session and for copies; yield the slices of the transaction and copies that it ends.
 
         `operation` is what a reply means for shadow redundancy, None for nothing. The client of a session that fetches
-        a discard list holds the copies; the server that stores a shadow is taken for its holder, also in 2010, where it is the
-        client. A reply to `CONTENT` is the one to the final dot or to `BDAT LAST`; of several (LMTP) the first ends the
-        transaction.
+        a discard list holds the copies. The holder of a stored shadow is the server, in a tracked session the client. A
+        reply to `CONTENT` is the one to the final dot or to `BDAT LAST`; of several (LMTP) the first ends the transaction.
         """
+        if isinstance(event, Command) and event.operation is not None and event.operation.name in _SHADOW_REQUESTS:
+            session.tracked = event.operation.name == "track-shadow"
         if isinstance(event, Command) and event.verb == "MAIL":
             session.mail_began, session.eventful = event.t, True
         if not isinstance(event, Reply):
@@ -141,7 +146,8 @@ class _TraceBuilder:
                 if (began := self._copies.pop((holder, shadow_id), None)) is not None:
                     yield from self._copy_slice(holder, shadow_id, began, event.t)
         if operation is not None and operation.name == "shadow-stored" and operation.shadow_id and event.code == 250:
-            self._copies[session.connected.server, operation.shadow_id] = event.t
+            holder = session.connected.client if session.tracked else session.connected.server
+            self._copies[holder, operation.shadow_id] = event.t
         if event.to == "CONTENT" and session.mail_began is not None:
             name = f"{session.connected.client}: {event.code} {' '.join(event.lines)[:120]}"
             yield self._slice(session.connected.server, _RECEIVED, session.mail_began, event.t, name)

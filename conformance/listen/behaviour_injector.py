@@ -191,10 +191,10 @@ class BehaviourInjector(FaultInjector):
         return name
 
     def _arm_early(self, fault: Fault, times: int | None) -> None:
-        """Arm `times` copies of a fault, for the next sessions that come to its place, whichever they are.
+        """Arm `times` copies of a fault, each of which fires once, for the next sessions that come to its place.
 
-        A copy is removed when the session ends in which it has fired first; one at connect, where no session has begun, stays
-        until it has fired as often as `fault.times` says. With `times` None one is armed for all sessions, and stays.
+        A copy is removed when the session ends in which it has fired; one at connect, where no session has begun, stays and
+        does no more. With `times` None one is armed for all sessions, and stays.
         """
         if times is None:
             self._arm(fault.model_copy(update={"times": None}), None)

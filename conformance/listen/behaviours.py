@@ -6,7 +6,7 @@ follows a `+` distinguishes addresses: `rcpt-451+2@any.test` behaves the same, f
 
 import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
@@ -76,11 +76,7 @@ def parse_behaviour(address: str) -> Behaviour | None:
         behaviour = _fault_behaviour(name, base)
     if matched is None:
         return behaviour
-    times = None if matched[3] else int(matched[2])
-    faults = tuple(
-        fault.model_copy(update={"times": times}) if behaviour.early else fault for fault in behaviour.faults
-    )
-    return Behaviour(name, faults, dot_reply=behaviour.dot_reply, times=times, early=behaviour.early)
+    return replace(behaviour, times=None if matched[3] else int(matched[2]))
 
 
 def _reply_behaviour(name: str, place: str, code: int) -> Behaviour:
@@ -90,7 +86,7 @@ def _reply_behaviour(name: str, place: str, code: int) -> Behaviour:
     caller replaces this number where the name states one (`-x3`, `-always`). `ehlo-250` offers no extensions. Raises
     UnknownBehaviour for another code than 400 to 599.
     """
-    if name.startswith(_NO_EXTENSIONS):
+    if (place, code) == ("EHLO", 250):
         return _with_faults(name, _fault("replace", place, "after", reply=f"250 {SINK}.test"))
     if not 400 <= code <= 599:
         raise UnknownBehaviour(f"{name}: a reply has a code from 400 to 599 (or is {_NO_EXTENSIONS})")

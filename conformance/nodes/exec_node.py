@@ -135,9 +135,13 @@ class ExecNode(ManagedNode, kind="exec"):
         if self._group is None:
             self._earlier_oom_kills = None
         log = self._files.log.descriptor
-        self._process = await asyncio.create_subprocess_exec(
-            *self._guard_argv(), stdin=PIPE, stdout=log, stderr=log, start_new_session=True, env=self._environment()
-        )
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._guard_argv(), stdin=PIPE, stdout=log, stderr=log, start_new_session=True, env=self._environment()
+            )
+        except BaseException:
+            await self._end_cgroup()  # no guard will end
+            raise
         if self._clock is not None:
             self._clock.on_started(self._process.pid)
         self._watch = asyncio.create_task(self._watch_guard(self._process), name=f"watch {self.name}")

@@ -64,7 +64,7 @@ def preload_obstacle(word: str) -> tuple[Path, str] | None:
     """Return (program, `setuid`, `static` or `go`: why a preloaded library would not see what it does), or None if it would.
 
     `word` is the program's name or path; for a script its interpreter is examined. Also None when there is no such program,
-    since starting it will report that. Raises OSError when the file cannot be read.
+    or a script names no interpreter, since starting it will report that. Raises OSError when the file cannot be read.
     """
     path = shutil.which(word)
     if path is None:
@@ -73,7 +73,8 @@ def preload_obstacle(word: str) -> tuple[Path, str] | None:
     with program.open("rb") as file:
         head = file.read(_MAX_HEAD)
     if head.startswith(b"#!"):
-        return preload_obstacle(head[2:].split(b"\n")[0].split()[0].decode())
+        words = head[2:].split(b"\n")[0].split()
+        return preload_obstacle(os.fsdecode(words[0])) if words else None
     status = program.stat()
     other_user = status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid()
     other_group = status.st_mode & stat.S_ISGID and status.st_gid != os.getegid()

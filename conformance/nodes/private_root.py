@@ -3,7 +3,7 @@
 Run as a program by the guard (for the commands `version` and `wipe` of a description by unshare), as the first process of a
 new PID namespace: `python private_root.py LAYER KEEP NAME [--share DIRECTORY] [--preload LIBRARY] -- COMMAND...`. LAYER is
 the directory to lay over `/` (an overlayfs for each of /etc, /usr, /var). What the server writes goes to memory and is lost
-when it ends, except in the directory KEEP, which is the real one and is mounted at `/node` too. NAME is the host name;
+when it ends, except in the directory KEEP, which is the real one and is mounted at `/node` too. NAME is in `/etc/hosts`;
 DIRECTORY becomes the node's data in place of its own; LIBRARY is loaded into every program, whatever its rights and
 environment.
 
@@ -45,7 +45,7 @@ def mount(source: str, target: Path, kind: str, flags: int = 0, options: str = "
 def enter_root(layer: Path, keep: Path, name: str, preload: str = "", share: str = "") -> None:
     """Make the private root in this process's own mount namespace, and chroot to it. Raises OSError.
 
-    `layer` is laid over `/`, `keep` stays the real directory and is at `/node` too, and `name` becomes the host name.
+    `layer` is laid over `/`, `keep` stays the real directory and is at `/node` too, and `name` stands in `/etc/hosts`.
     `preload` is the path of a library that all programs load; '' for none. `share` is a directory that is the node's
     data in place of its own; '' for none.
     """

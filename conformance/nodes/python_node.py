@@ -4,6 +4,7 @@ A factory of the candidate makes the server (`InProcessNode`), which the `Python
 server that is killed is dropped, and the next start makes another one.
 """
 
+import contextlib
 import importlib
 import logging
 import shutil
@@ -159,37 +160,46 @@ class PythonNode(NodeBase, kind="python"):
             await node.start()
         except Exception as error:  # the node is foreign code: whatever it raises is its own failure
             if node is not None:  # it may have opened listeners
-                await node.kill()
+                with contextlib.suppress(Exception):  # the first failure is the one to report
+                    await node.kill()
             if isinstance(error, ValueError):
                 raise ConfigurationRefused(self.name, "start", str(error)) from error
-            raise NodeError(
-                self.name, "start", f"{type(error).__name__}: {error}", "an exception of the node"
-            ) from error
+            raise self._failed("start", error) from error
         self._node = node
 
     async def stop(self) -> int:
         """Stop in an orderly way; return 1 when the node reports a failure, else 0.
 
-        Raises NodeError when it is down, and what the node raises as it is.
+        Raises NodeError when it is down, and when the node raises anything; then it still counts as running.
         """
         node = self._running_node("stop")
-        await node.stop()
+        try:
+            await node.stop()
+        except Exception as error:  # the node is foreign code: whatever it raises is its own failure
+            raise self._failed("stop", error) from error
         self._node = None
         return 0 if node.failure is None else 1
 
     async def kill(self) -> None:
         """Abort every socket and drop everything that was not committed.
 
-        Raises NodeError when the node is down, and what the node raises as it is.
+        Raises NodeError when the node is down, and when it raises anything; it is dropped all the same.
         """
-        await self._running_node("kill").kill()
-        self._node = None
+        node, self._node = self._running_node("kill"), None
+        try:
+            await node.kill()
+        except Exception as error:  # the node is foreign code: whatever it raises is its own failure
+            raise self._failed("kill", error) from error
 
     async def wipe(self) -> None:
-        """Delete the data directory of a node that is down. Raises NodeError when it is running, OSError when it cannot."""
+        """Delete the data directory of a node that is down, if there is one.
+
+        Raises NodeError when the node is running, OSError when the directory cannot be deleted.
+        """
         if self._node is not None:
             raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
-        shutil.rmtree(self._data, ignore_errors=False)
+        if self._data.exists():  # none before the first start
+            shutil.rmtree(self._data)
 
     async def pause(self) -> None:
         """Stop all traffic on the node's links; the node itself goes on."""
@@ -211,9 +221,7 @@ class PythonNode(NodeBase, kind="python"):
         except ValueError as error:
             raise ConfigurationRefused(self.name, "reload", str(error)) from error
         except Exception as error:  # the node is foreign code: whatever it raises is its own failure
-            raise NodeError(
-                self.name, "reload", f"{type(error).__name__}: {error}", "an exception of the node"
-            ) from error
+            raise self._failed("reload", error) from error
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run a command of the node and return its result.
@@ -229,7 +237,7 @@ class PythonNode(NodeBase, kind="python"):
         except ValueError as error:
             raise NodeError(self.name, name, str(error)) from error
         except Exception as error:  # the node is foreign code: whatever it raises is its own failure
-            raise NodeError(self.name, name, f"{type(error).__name__}: {error}", "an exception of the node") from error
+            raise self._failed(name, error) from error
         if name == "inspect" and (why := inspection_problem(answer)):
             raise NodeError(self.name, name, f"what it returned cannot be read: {why}")
         return answer
@@ -246,6 +254,10 @@ class PythonNode(NodeBase, kind="python"):
             raise NodeError(self.name, stage, "the node is not running")
         return self._node
 
+    def _failed(self, stage: str, error: Exception) -> NodeError:
+        """Return the error that blames an exception of the node on the node."""
+        return NodeError(self.name, stage, f"{type(error).__name__}: {error}", "an exception of the node")
+
     def _log_to_file(self) -> None:
         """Send what the logger `conformance.node.NAME` gets to the node's log; do nothing if it does so already."""
         if self._handler is None:
@@ -257,9 +269,15 @@ class PythonNode(NodeBase, kind="python"):
             logger.addHandler(self._handler)
 
     async def close(self) -> None:
-        """Kill the node if it runs, and close its log."""
-        if self._node is not None:
-            await self.kill()
+        """Kill the node if it runs, and close its log. Raises NodeError when the node raises anything."""
+        try:
+            if self._node is not None:
+                await self.kill()
+        finally:
+            self._close_log()
+
+    def _close_log(self) -> None:
+        """Close the node's log, if it is open."""
         if self._handler is not None:
             logger = logging.getLogger(f"conformance.node.{self.name}")
             logger.removeHandler(self._handler)

@@ -63,11 +63,14 @@ def _make_square(passed: Sequence[Passed]) -> PairOnPage:
 def _relay_badge(passed: Sequence[Passed]) -> tuple[str, str]:
     """Return the badge's outcome and text for what a relay does with a variant, over all of its next hops.
 
-    That is `two messages` if one result is a split, `refused` if all are refusals, else `one message`.
+    That is `two messages` if one result is a split, `one message` if one has arrived (the receiver may have made two of it).
+    Else none has arrived: it was `refused` each time, or accepted and did not reach the sink.
     """
     passages = {p.passage for p in passed}
     if not passages:
         return "not-applicable", "not sent"
     if Passage.SPLIT in passages:
         return "fail", "two messages"
-    return ("pass", "refused") if passages == {Passage.REFUSED} else ("pass", "one message")
+    if passages & {Passage.ONE, Passage.SMUGGLED}:
+        return "pass", "one message"
+    return ("pass", "refused") if passages == {Passage.REFUSED} else ("inconclusive", "none arrived")

@@ -4,6 +4,7 @@
 `cell_id`. A row of a layer depends on its own cell only, so any number of runs can be built at a time.
 """
 
+import ast
 import hashlib
 import inspect
 import sys
@@ -36,10 +37,28 @@ LAYERS = ("cells", "transactions", "recorded_verdicts")
 
 
 def code_hash() -> str:
-    """Return the hash of the source code that builds the layers, since other code may build other rows."""
+    """Return the hash of the code that builds the layers, since other code may build other rows.
+
+    Comments, docstrings and the layout of the source do not count.
+    """
     this = sys.modules[__name__]
     modules = (dictionary_column, exchanges, single_events, topologies, parameters, this)
-    return sha256_of_json([inspect.getsource(module) for module in modules])
+    return sha256_of_json([_code_alone(inspect.getsource(module)) for module in modules])
+
+
+def _code_alone(source: str) -> str:
+    """Return a module's source without comments, docstrings and other statements that are only a string."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [one for one in node.body if not _is_string(one)]
+    return ast.unparse(tree)
+
+
+def _is_string(statement: ast.stmt) -> bool:
+    """Whether a statement is only a string."""
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def cell_id(run: str, cell: str) -> int:

@@ -10,6 +10,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,25 +77,31 @@ class AotCache:
 
         `java`, `arguments` and `class_path` are those that the session was started with. The caches of other versions in the same
         folder are deleted. Returns False, and changes no cache, without a record, where Java fails, or after 15 minutes. Raises
-        OSError, also where the record lies on another file system than the cache: then the old caches are deleted already.
+        OSError; no cache is deleted before the new one is there.
         """
         if not self.record.is_file():
             return False
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        scratch = self.record.with_suffix(".aot")
-        create = ["-XX:AOTMode=create", f"-XX:AOTConfiguration={self.record}", f"-XX:AOTCache={scratch}"]
         others = [argument for argument in arguments if not argument.startswith(_CACHE_OPTIONS)]
-        try:
-            process = subprocess.run(  # noqa: S603  # the Java that Spark itself was started with
-                [java, *others, *create, "-cp", class_path], capture_output=True, timeout=_BUILD_TIMEOUT_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return False
-        if process.returncode or not scratch.is_file():
-            return False
+        # beside the cache, since a file can be renamed within one file system only
+        with tempfile.TemporaryDirectory(dir=self.file.parent) as folder:
+            scratch = Path(folder) / self.file.name
+            create = ["-XX:AOTMode=create", f"-XX:AOTConfiguration={self.record}", f"-XX:AOTCache={scratch}"]
+            try:
+                process = subprocess.run(  # noqa: S603  # the Java that Spark itself was started with
+                    [java, *others, *create, "-cp", class_path],
+                    capture_output=True,
+                    timeout=_BUILD_TIMEOUT_S,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                return False
+            if process.returncode or not scratch.is_file():
+                return False
+            scratch.replace(self.file)
         for old in self.file.parent.glob("*.aot"):
-            old.unlink(missing_ok=True)
-        scratch.replace(self.file)
+            if old != self.file:
+                old.unlink(missing_ok=True)
         return True
 
 

@@ -109,7 +109,11 @@ def extract_topologies(cells: pa.Table) -> tuple[pa.Table, pa.Table]:
     columns = {
         "topology_id": pa.array(ids, pa.int64()).take(pa.array(rows.reshape(-1))),
         "waived": pa.array(
-            [sorted(object_as_texts(text)) for text in cells["waive"].to_pylist()], pa.list_(pa.string())
+            [
+                sorted(name.removeprefix("invariant.") for name in object_as_texts(text))
+                for text in cells["waive"].to_pylist()
+            ],
+            pa.list_(pa.string()),
         ),
         "axes": maps_of_texts(cells["axes"]),
     }

@@ -63,7 +63,8 @@ class ServerReply:
 async def read_reply(reader: asyncio.StreamReader, limit: float) -> ServerReply:
     """Wait for one reply of one or more lines and return it; `limit` is in seconds of the loop.
 
-    Raises SessionLost if the session ends, the limit passes, a line is not one of a reply, or there are more than `REPLY_LINES`.
+    Raises SessionLost if the session ends, the limit passes, a line is not one of a reply, or there are more than `REPLY_LINES`;
+    OSError if this machine has run out of something.
     """
     lines: list[str] = []
     try:
@@ -85,6 +86,8 @@ async def read_reply(reader: asyncio.StreamReader, limit: float) -> ServerReply:
     except (asyncio.LimitOverrunError, ValueError):
         raise SessionLost("a line of a reply has no end") from None
     except OSError as error:
+        if shortage_of(error):
+            raise
         raise SessionLost(f"the session broke: {describe_error(error)}", ended=True) from None
     raise SessionLost(f"a reply of more than {REPLY_LINES} lines")
 
@@ -239,7 +242,8 @@ class SmtpClient:
     async def write(self, octets: bytes, limit: float) -> None:
         """Send octets in blocks of 64 KiB, each within `limit` documented seconds.
 
-        Raises SessionLost if the connection is closed or breaks, or the server does not take a block in time.
+        Raises SessionLost if the connection is closed or breaks, or the server does not take a block in time; OSError if this
+        machine has run out of something.
         """
         if self._writer is None:
             raise SessionLost("the session is closed")
@@ -251,6 +255,8 @@ class SmtpClient:
         except TimeoutError:
             raise SessionLost("the server takes no more octets") from None
         except OSError as error:
+            if shortage_of(error):
+                raise
             raise SessionLost(f"the session broke: {describe_error(error)}") from None
 
     async def read_reply(self, limit: float) -> ServerReply:
@@ -286,8 +292,10 @@ class SmtpClient:
                 raise SessionLost("no TLS: the server sent octets behind its 220")
             async with asyncio.timeout(self._duration(COMMAND_TIMEOUT)):
                 await self._writer.start_tls(context, server_hostname="localhost")
-        except (OSError, TimeoutError) as error:
-            raise SessionLost(f"no TLS: {error}") from None
+        except OSError as error:
+            if shortage_of(error):
+                raise
+            raise SessionLost(f"no TLS: {describe_error(error)}") from None
 
     async def _authenticate(self, user: str) -> None:
         """Authenticate by AUTH PLAIN (RFC 4616) or LOGIN, whose three lines are each sent after the reply to the one before.

@@ -128,7 +128,7 @@ class Sender:
 
         The session is closed after a 421, after a greeting or other step before mail that the server refuses, after a
         loss, and where `abandon` asks for it. Raises OSError if this machine has run out of something. A cancellation
-        closes the connection at once.
+        and such an OSError close the connection at once.
         """
         progress = _Progress()
         try:
@@ -144,7 +144,7 @@ class Sender:
             result = self._result("lost", progress, None, str(lost))
             await self.close()
             return result
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, OSError):
             self._client.abort()
             raise
 
@@ -155,7 +155,7 @@ class Sender:
         nothing with them. A session that is lost meanwhile raises nothing.
         """
         if self.usable:
-            with contextlib.suppress(SessionLost):  # the session is at its end, and every result known
+            with contextlib.suppress(SessionLost, OSError):  # the session is at its end, and every result known
                 if self._client.shadowing:
                     await self._client.send_command(f"XQDISCARD {self._client.identity.ehlo} 100", COMMAND_TIMEOUT)
                 await self._client.send_command("QUIT", QUIT_TIMEOUT)

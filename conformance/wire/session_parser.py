@@ -242,7 +242,8 @@ class SessionParser:
         """Return the unit of a client's line, and change the parser's state as the command does.
 
         A pending reply is queued for it, except for BDAT LAST: the reply to that answers the content. A client's line
-        within an AUTH exchange counts as a command AUTH whose text is redacted.
+        within an AUTH exchange counts as a command AUTH whose text is redacted, a response after a refused AUTH as one without a
+        verb.
         """
         text = self._client_line.finish(raw)
         if self._in_auth:
@@ -254,7 +255,7 @@ class SessionParser:
         if verb == "AUTH":
             self._auth_seen = True
         elif self._auth_seen and is_auth_response(text):  # it was pipelined after an AUTH that was refused
-            shown = REDACTED
+            verb, shown = "", REDACTED
         pending = PendingReply(verb, recipient)
         if verb == "LHLO":
             self.lmtp = True

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import ssl
 import struct
 import threading
 
@@ -54,6 +55,11 @@ async def has_unread_octets(reader: asyncio.StreamReader) -> bool:
 def describe_error(error: OSError) -> str:
     """Return a connection error's meaning without addresses, which differ from run to run.
 
-    That is the text of its errno, without one its own text, and `it took too long` if it has neither.
+    That is the reason of an error of TLS or of a look-up of a name, whose numbers are no errno; else the text of its errno,
+    without one its own text, and `it took too long` if it has neither.
     """
+    if isinstance(error, ssl.SSLError):
+        return getattr(error, "reason", None) or str(error)
+    if isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
     return os.strerror(error.errno) if error.errno else str(error) or "it took too long"

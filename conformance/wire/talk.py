@@ -134,7 +134,10 @@ async def talk(
 
 
 async def _start_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: float) -> str:
-    """Begin TLS within `limit` seconds; return why that failed, or ''. The link records nothing of what follows."""
+    """Begin TLS within `limit` seconds; return why that failed, or ''. The link records nothing of what follows.
+
+    Raises OSError if this machine has run out of something.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -143,15 +146,10 @@ async def _start_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
             return "expected TLS, but the server sent octets behind its 220"
         async with asyncio.timeout(limit):
             await writer.start_tls(context)
-    except (OSError, TimeoutError) as error:
-        why = (
-            error.reason
-            if isinstance(error, ssl.SSLError)
-            else describe_error(error)
-            if isinstance(error, OSError)
-            else ""
-        )
-        return f"expected TLS, but {why or 'nothing came'}"
+    except OSError as error:
+        if shortage_of(error):
+            raise
+        return f"expected TLS, but {describe_error(error)}"
     return ""
 
 
@@ -193,7 +191,10 @@ async def _exchange(
 
 
 async def _write(writer: asyncio.StreamWriter, octets: bytes, limit: float) -> None:
-    """Send octets. Raises SessionLost, also if the server does not take them within `limit` seconds."""
+    """Send octets. Raises SessionLost, also if the server does not take them within `limit` seconds.
+
+    Raises OSError if this machine has run out of something.
+    """
     try:
         async with asyncio.timeout(limit):
             writer.write(octets)
@@ -201,6 +202,8 @@ async def _write(writer: asyncio.StreamWriter, octets: bytes, limit: float) -> N
     except TimeoutError:
         raise SessionLost("the server takes no more octets") from None
     except OSError as error:
+        if shortage_of(error):
+            raise
         raise SessionLost(f"the session broke: {describe_error(error)}", ended=True) from None
 
 

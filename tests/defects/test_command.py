@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from conformance.commands import defects as command
 from conformance.commands.defects import print_defects
+from conformance.results.layout import RunDirectoryError
 from conformance.results.reader import read_run
 from conformance.verdicts import Outcome
 
@@ -86,3 +88,15 @@ def test_trials_are_stored_as_a_run_that_only_fresh_replaces(tmp_path: Path, cap
     assert (place / "footer.json").read_bytes() != before[place / "footer.json"], "it has other times"
     assert not left.exists()
     assert {path for path in place.rglob("*") if path.is_file()} == before.keys()
+
+
+def test_a_run_that_fresh_cannot_delete_is_a_wrong_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fail(run_dir: Path) -> None:
+        raise RunDirectoryError(f"{run_dir / 'run.json'} cannot be deleted")
+
+    monkeypatch.setattr(command, "delete_run", fail)
+    monkeypatch.setattr(command, "read_corpus", lambda *_: [])
+    assert defects(run_dir=tmp_path, fresh=True) == 2
+    assert capsys.readouterr().err == f"{tmp_path / 'run.json'} cannot be deleted\n"

@@ -1,6 +1,7 @@
 """An exploration's directory: another call goes on with its plans, and what was found before an interruption is kept."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from multiprocessing import active_children
 from pathlib import Path
@@ -86,9 +87,11 @@ def test_ctrl_c_keeps_what_was_run(
 
     monkeypatch.setattr(command, "run_plans", interrupted)
     assert exploration(tmp_path, capsys, plans=6)[1]["plans"] == 2
-    assert read_exploration(tmp_path).summary.plans == len(stored(tmp_path)) == 2
+    kept = stored(tmp_path)
+    assert read_exploration(tmp_path).summary.plans == len(kept) == 2
     monkeypatch.undo()
     assert exploration(tmp_path, capsys, plans=6)[1]["plans"] == len(stored(tmp_path)) == 6
+    assert stored(tmp_path)[:2] == kept
 
 
 @pytest.mark.long
@@ -126,9 +129,16 @@ def test_an_exploration_goes_on_only_where_nothing_differs(tmp_path: Path) -> No
     later = Journal.open(tmp_path, header(started="2026-11-26T10:00:00Z"))
     assert (later.replaced, [*later.results], later.header.started) == (False, ["one"], "2026-11-25T10:00:00Z")
     assert later.header.seconds == 1.5
-    for change in ({"seed": 2}, {"inputs_sha256": "d"}, {"method": "sweep-1"}, {"clock": "real"}):
-        other = Journal.open(tmp_path, header(**change))
-        assert (other.replaced, other.results, other.header.seconds) == (True, {}, 0)
+    changes: dict[str, Any] = {
+        "harness": "0.0.1", "candidate": CandidateRecord(name="reference", kind="python", sha256="z"), "method": "sweep-1",
+        "scenarios": ("one",), "seed": 2, "clock": "real", "scale": 2.0, "environment_sha256": "d", "inputs_sha256": "d",
+    }  # fmt: skip
+    may_differ = {"schema_number", "exploration", "started", "seconds", "too_costly"}
+    assert changes.keys() == ExplorationHeader.model_fields.keys() - may_differ
+    for name, value in changes.items():
+        folder = shutil.copytree(tmp_path, tmp_path.with_name(f"with another {name}"))
+        other = Journal.open(folder, header(**{name: value}))
+        assert (other.replaced, other.results, other.header.seconds) == (True, {}, 0), name
 
 
 def test_files_of_a_later_version_or_without_sense_are_refused(tmp_path: Path) -> None:

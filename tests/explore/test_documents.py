@@ -32,7 +32,7 @@ def described(cell: Cell) -> object:
 def test_every_scenario_of_the_corpus_is_written_and_read_back(tmp_path: Path) -> None:
     scenarios = read_corpus([paths.corpus()], paths.fixtures())
     cells = [scenario.cells("smoke", REFERENCE.own_timers)[-1] for scenario in scenarios]
-    assert len(cells) > 200
+    assert cells
     wrong = []
     for number, cell in enumerate(cells):
         path = tmp_path / f"plan-{number}.scenario.yaml"

@@ -49,7 +49,9 @@ def test_a_sweep_tries_each_fault_at_each_point_and_says_what_it_leaves_out() ->
     run = run_plan(Plan("base", cell), Assignment(REFERENCE), SETTINGS)
     observed = ObservedCell.from_run(cell, run.events)
     made = sweep(observed, lambda plan, fault: inapplicable_reason(plan.cell, Assignment(REFERENCE), SETTINGS))
-    places = {point.place for point in representatives(observed.points)}
+    servers = frozenset(cell.topology.by_name)
+    assert made.enumerated == sum(len(list(injections_at(point, servers))) for _, point in observed.points)
+    places = {injection.point.place for _, injection in made.plans.entries}
     assert {"connect", "greeting", "EHLO", "LHLO", "MAIL", "RCPT", "DATA", "body", "dot", "QUIT"} <= places
     kinds = {step.action.does for plan in made.plans for step in plan.cell.steps if isinstance(step.action, Fault)}
     assert {"drop", "reset", "stall", "refuse", "replace", "answer", "cut"} == kinds
@@ -134,6 +136,33 @@ def test_an_interrupted_reduction_keeps_every_finding_as_it_was_found(monkeypatc
     findings = campaign.reduce_findings(found, [plan, plan], Assignment(REFERENCE), SETTINGS, printed.append)
     assert [(finding.violation, finding.reduced) for finding in findings] == [(one, plan) for one in violations]
     assert (tries, printed[-1]) == (1, "interrupted: the rest is kept as it was found")
+
+
+def test_an_interruption_while_a_plan_is_drawn_again_keeps_the_findings_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = Plan("plan", cell_of(SCENARIO))
+    violations = [Violation(check=check, requirement="RL-ACK-01", sentence="lost") for check in ("a", "b", "c")]
+    found = Campaign(
+        {n: PlanResult(name="plan", outcome="violated", violations=(one,)) for n, one in enumerate(violations)}
+    )
+    drawn: list[int] = []
+
+    class Drawn(list[Plan]):
+        """Plans of which the second is interrupted as it is drawn."""
+
+        def __getitem__(self, number: Any) -> Any:
+            drawn.append(number)
+            if number == 1:
+                raise KeyboardInterrupt
+            return plan
+
+    printed = list[str]()
+    monkeypatch.setattr(campaign, "shrink", lambda plan, fails, max_runs: plan)
+    findings = campaign.reduce_findings(found, Drawn([plan] * 3), Assignment(REFERENCE), SETTINGS, printed.append)
+    assert [finding.violation for finding in findings] == violations[:1]
+    assert drawn == [0, 1]
+    assert printed[-1].startswith("interrupted: the rest is left out")
 
 
 @pytest.mark.long

@@ -78,6 +78,7 @@ def test_first_faults_with_the_same_history_have_pairs_once(every: ScenePlans) -
 
 def test_pairs_do_not_depend_on_the_number_of_processes(singles: Enumeration, pairs: Enumeration) -> None:
     alone = sweep_pairs(singles, SOUND, SETTINGS, 1, reason_against)
+    assert len(alone.plans) > 0
     assert [plan.name for plan in alone.plans] == [plan.name for plan in pairs.plans]
     assert alone.pruned == pairs.pruned
 

@@ -60,6 +60,28 @@ def test_a_plan_is_reduced_to_the_steps_that_matter() -> None:
     assert [(step.path, step.action.name, step.action.count) for step in reduced.cell.steps] == [("1", "needed", 1)]
 
 
+def test_messages_and_recipients_are_reduced_together_with_few_runs() -> None:
+    cell = without_faults(cell_of("each-message-once"))
+    (send,) = [step for step in cell.steps if isinstance(step.action, Send)]
+    to = tuple(f"victor{number}@outside.test" for number in range(4))
+    action = send.action.model_copy(update={"count": 3, "to": to})
+    plan = Plan("many", cell.model_copy(update={"steps": numbered([send.model_copy(update={"action": action})])}))
+    tried: list[tuple[int, tuple[str, ...]]] = []
+
+    def fails(candidate: Plan) -> bool:
+        (step,) = candidate.cell.steps
+        assert isinstance(step.action, Send)
+        if candidate.cell.topology == plan.cell.topology:
+            tried.append((step.action.count, step.action.to))
+        return to[1] in step.action.to
+
+    (reduced,) = shrink(plan, fails).cell.steps
+    assert isinstance(reduced.action, Send)
+    assert (reduced.action.count, reduced.action.to) == (1, to[1:2])
+    assert tried[:3] == [(1, to), (1, to[:1]), (1, to[1:2])]
+    assert len(tried) == 3
+
+
 def test_servers_that_do_not_matter_are_left_out_with_what_belongs_to_them() -> None:
     topology = shrink(Plan("one", sending()), lambda plan: "mbx1" in plan.cell.topology.by_name).cell.topology
     assert list(topology.by_name) == ["mbx1"]

@@ -57,7 +57,7 @@ def test_an_outage_shows_a_promotion_and_a_second_copy_outside(tmp_path: Path) -
 
 def test_states_do_not_depend_on_names_and_times(tmp_path: Path) -> None:
     visited = visited_in(facts_of(OUTAGE, tmp_path))
-    later = OUTAGE.replace("as: m,", "as: other,").replace("20m", "21m")
+    later = OUTAGE.replace("as: m,", "as: other,").replace("mbx1", "mbx2").replace("20m", "21m")
     assert visited == visited_in(facts_of(later, tmp_path))
     wiped = OUTAGE.replace("  - start", "  - wipe: mbx1\n  - start")
     other = visited_in(facts_of(wiped, tmp_path))

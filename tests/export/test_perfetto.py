@@ -8,7 +8,10 @@ import pytest
 from conformance.export.perfetto import as_perfetto
 from conformance.history.events import Connected, Delivered
 from conformance.results.reader import StoredCell, read_run
+from conformance.results.schema import CellHeader
+from conformance.topology import Topology
 from tests.export.readers import MAX_TRACE_OCTETS, read_trace
+from tests.judge.history import History, Mail
 from tests.suite.helpers import conformance_command
 
 pytestmark = pytest.mark.integration
@@ -52,6 +55,24 @@ def test_a_trace_shows_sessions_deliveries_copies_and_failures(cells: list[Store
     assert shown <= sessions
     parties = {event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert {event.client for event in wrong.events if isinstance(event, Connected)} <= parties
+
+
+@pytest.mark.parametrize(("generation", "holder"), [("ex2013", "mbx2"), ("ex2010", "mbx1")])
+def test_a_copy_is_on_its_holder_until_the_holder_may_discard_it(generation: str, holder: str):
+    servers = [{"name": name, "generation": generation, "site": "NewYork"} for name in ("mbx1", "mbx2")]
+    history = History(Topology.model_validate({"name": "two", "servers": servers}))
+    history.add_message(Mail("m"))
+    history.transmit("mbx1", "mbx2", "m", shadow="s1")
+    history.final("mbx1", "mbx2", 250)
+    history.t = 60.0
+    history.query(holder, "mbx1" if holder == "mbx2" else "mbx2", ["s1"])
+    history.t = 90.0
+    history.step("began", "1", "advance")
+    header = CellHeader.model_construct(nodeid="two", repeat="")
+    events = trace(StoredCell(Path("two.jsonl"), header, tuple(history.events), (), None, ()))
+    parties = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    copy = [(event["ph"], parties[event["pid"]], event["ts"]) for event in events if event.get("cat") == "copy"]
+    assert copy == [("b", holder, 0), ("e", holder, 60_000_000)]
 
 
 def test_uneventful_sessions_are_merged_into_one_slice(cells: list[StoredCell]):

@@ -27,6 +27,7 @@ def parsed(local: str) -> tuple[list[str], str | None, int | None, bool]:
         ("greeting-554", ["replace after greeting"], None, 1, True),
         ("mail-452", ["answer before MAIL"], None, 1, True),
         ("ehlo-250", ["replace after EHLO"], None, 1, True),
+        ("ehlo-250-x3", ["replace after EHLO"], None, 3, True),
         ("ehlo-502", ["answer before EHLO"], None, 1, True),
         ("silent", ["stall after dot"], None, 1, False),
         ("silent-mail", ["stall after MAIL"], None, 1, True),
@@ -68,6 +69,7 @@ def test_other_addresses_ask_for_nothing(local: str):
     [
         ("rcpt-250", "400 to 599"),
         ("rcpt-999", "400 to 599"),
+        ("ehlo-2505", "400 to 599"),
         ("drop-5", "not a place"),
         ("silent-foo", "not a place"),
         ("delay-dot", "needs `lasting`"),

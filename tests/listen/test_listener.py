@@ -80,6 +80,9 @@ def test_x2_at_a_place_before_rcpt_is_met_by_two_connections(listener: Listening
     assert deliver(listener, b"greeting-421-x2@b.test")[:3] == b"451"
     assert [RawClient(listener).read_to_end()[:3] for _ in range(2)] == [b"421"] * 2
     assert deliver(listener, b"greeting-421-x2@b.test")[:3] == b"250"
+    assert deliver(listener, b"refuse-x2@b.test")[:3] == b"451"
+    assert [RawClient(listener).read_to_end() for _ in range(2)] == [b"(reset)"] * 2
+    assert deliver(listener, b"refuse-x2@b.test")[:3] == b"250"
 
 
 @pytest.mark.parametrize("local", [b"drop-heard-dot", b"dot-451", b"drop-data"])

@@ -124,9 +124,9 @@ def with_swaks(port: int, to: str) -> None:
         (with_swaks, shutil.which("swaks") is not None, set()),
     ],
 )
-def test_what_other_clients_do(
+def test_other_clients_fail_the_confirmed_checks_and_no_other(
     listener: Listening, client: Callable[[int, str], None], present: bool, failed: set[str]
-):
+) -> None:
     if not present:
         pytest.skip("not installed")
     for to in ("alice@b.test", "rcpt-451@b.test", "ehlo-502@b.test", "bob@b.test"):

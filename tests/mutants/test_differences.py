@@ -34,15 +34,22 @@ def test_mutants_that_make_a_difference_are_found_by_running_the_cells():
     assert "hub2010/manager.py:HubManager.declare_failed:remove-call:1" not in cells
 
 
-def site(name: str, *, in_class: bool = False) -> Site:
-    return Site("f.py", name, "remove-call", 1, 1, in_class)
+def site(name: str, *, file: str = "f.py", in_class: bool = False) -> Site:
+    return Site(file, name, "remove-call", 1, 1, in_class)
 
 
 def test_the_body_of_a_class_has_the_cells_of_its_file():
-    sites = [site("f"), site("g"), site("C", in_class=True)]
-    parts = [Differences({sites[0].id: [2]}, {2: 0.1}), Differences({sites[1].id: [1]}, {1: 0.2}), Differences()]
-    merged = merge_differences(sites, parts)
-    assert merged == Differences({sites[0].id: [2], sites[1].id: [1], sites[2].id: [1, 2]}, {2: 0.1, 1: 0.2})
+    f, g, of_class = site("f"), site("g"), site("C", in_class=True)
+    elsewhere, alone = site("f", file="other.py"), site("C", file="alone.py", in_class=True)
+    parts = [
+        Differences({f.id: [2]}, {2: 0.1}),
+        Differences({g.id: [1]}, {1: 0.2}),
+        Differences({elsewhere.id: [3]}, {3: 0.3}),
+        Differences(),
+    ]
+    merged = merge_differences([f, g, of_class, elsewhere, alone], parts)
+    assert merged.costs == {2: 0.1, 1: 0.2, 3: 0.3}
+    assert merged.cells == {f.id: [2], g.id: [1], elsewhere.id: [3], of_class.id: [1, 2], alone.id: []}
 
 
 def test_differences_are_kept_until_their_key_changes(tmp_path: Path):

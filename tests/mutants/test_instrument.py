@@ -20,13 +20,23 @@ def f(a, b, effects):
 """
 
 
-def differing(a: int, b: int) -> set[str]:
+MATCHING_LATE = """
+def f(a, b, effects):
+    if b:
+        return b
+    match a:
+        case 3:
+            return a
+"""
+
+
+def differing(a: int, b: int, function: str = FUNCTION) -> set[str]:
     """Call the instrumented function; return `operator:occurrence` of the mutants that make a difference."""
-    sites = find_sites(FUNCTION, "f.py")
-    tree = instrument(FUNCTION, "f.py", {site: number for number, site in enumerate(sites)})
+    sites = find_sites(function, "f.py")
+    tree = instrument(function, "f.py", {site: number for number, site in enumerate(sites)})
     plain: dict[str, object] = {}
     recording: dict[str, object] = {}
-    exec(compile(FUNCTION, "f.py", "exec"), plain)  # noqa: S102
+    exec(compile(function, "f.py", "exec"), plain)  # noqa: S102
     exec(compile(tree, "f.py", "exec"), recording)  # noqa: S102
     DIFFERS.clear()
     results = []
@@ -61,6 +71,8 @@ def test_an_expression_without_effects_is_compared_as_a_whole():
 
 def test_the_pattern_of_a_case_differs_when_the_match_is_reached():
     assert "increase-number:2" in differing(1, 2)
+    assert "increase-number:1" in differing(1, 0, MATCHING_LATE)
+    assert "increase-number:1" not in differing(1, 2, MATCHING_LATE)
 
 
 @pytest.mark.parametrize("operator", ["change-arithmetic:2", "change-comparison:3", "double-number:2"])

@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from conformance.candidates.description import Candidate
+from conformance.nodes.commands import parse_output
 from conformance.nodes.configuration import Contract2, Wiring, render
 from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.document import InspectDocument, NodeDocument, Status
@@ -52,7 +53,7 @@ def test_a_node_of_contract_1_gets_no_key_of_contract_2():
     document = rendered(load_topology(ROOT / "fixtures/topologies/cross-site-dag.yaml"), None)
     assert document["contract"] == 1
     assert not {"scale", "revision", "status_file"} & set(document)
-    assert [set(site) for site in document["sites"]] == [{"name"}] * 2
+    assert {key for site in document["sites"] for key in site} == {"name"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "fixtures/topologies").glob("*.yaml")), ids=lambda path: path.stem)
@@ -122,11 +123,16 @@ def test_the_examples_of_the_page_are_valid(tmp_path: Path):
     NodeDocument.model_validate_json(json.dumps(EXAMPLES[0]))
     (inspected,) = [example for example in EXAMPLES if "queues" in example]
     InspectDocument.model_validate_json(json.dumps(inspected))
+    assert parse_output("mbx1", "inspect", json.dumps(inspected)) == inspected
     statuses = [example for example in EXAMPLES if "applied" in example]
     for status in statuses:
         (tmp_path / "status.json").write_text(json.dumps(status))
         assert read_status("mbx1", tmp_path / "status.json") == Status.model_validate(status)
     assert [status["applied"] for status in statuses] == [True, False]
+    answers = [example for example in EXAMPLES[1:] if example != inspected and example not in statuses]
+    assert [list(answer) for answer in answers] == [["redirected", "kept"], ["resubmitted"]]
+    for name, answer in zip(("redirect-messages", "resubmit"), answers, strict=True):
+        assert parse_output("mbx1", name, json.dumps(answer)) == answer
 
 
 @pytest.fixture

@@ -7,15 +7,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from conformance.candidates.description import Candidate
-from conformance.nodes import guard
+from conformance.nodes import cgroups, guard
 from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.places import PortLeases
+from conformance.run.shifted.shim_library import CannotShift
 from tests.nodes import programs
 
 pytestmark = pytest.mark.integration
@@ -40,8 +42,12 @@ def processes_of(directory: Path) -> list[psutil.Process]:
 
 
 async def start_and_close(node: ExecNode, configuration: dict) -> None:
+    """Start a node and close it; check that a start that fails leaves no process, before it is closed."""
     try:
         await node.start(configuration)
+    except NodeError:
+        assert processes_of(node.log.parent) == []
+        raise
     finally:
         await node.close()
 
@@ -168,3 +174,25 @@ def test_a_stop_may_exit_with_any_code_that_the_description_lists(
         return await node.stop()
 
     assert asyncio.run(steps()) == returned
+
+
+def test_a_node_whose_guard_cannot_be_started_leaves_no_cgroup(
+    tmp_path: Path, configuration: dict, monkeypatch: pytest.MonkeyPatch
+):
+    removed: list[bool] = []
+    group = SimpleNamespace(paths=(), oom_kills=lambda: 0, kill_and_remove=lambda: removed.append(True) or "")
+    monkeypatch.setattr(cgroups, "make_cgroup", lambda limits: group)
+
+    class Clock:
+        """A clock that no program can be given."""
+
+        def command_prefix(self, program: str, environment: dict[str, str]) -> list[str]:
+            raise CannotShift(f"{program} is linked statically")
+
+    async def steps() -> None:
+        node = ExecNode("mbx1", candidate(programs.GREETS), tmp_path, clock=Clock())
+        with pytest.raises(CannotShift):
+            await node.start(configuration)
+        assert removed == [True]
+
+    asyncio.run(steps())

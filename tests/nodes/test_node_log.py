@@ -56,5 +56,5 @@ POSTFIX = "warning: odd name\npostsuper: fatal: cannot open file\npostfix-script
         ("x" * 400, "x" * 300),
     ],
 )
-def test_the_exception_of_a_log_is_quoted(log: str, quoted: str):
+def test_the_exception_of_a_log_is_quoted_or_else_its_last_errors_or_line(log: str, quoted: str):
     assert failure_excerpt(log) == quoted

@@ -201,13 +201,20 @@ def test_a_guard_ends_although_another_process_can_write_to_its_log(tmp_path: Pa
     assert marked(given) == []
 
 
+STOPS_ITS_GUARD = """
+os.kill(os.getppid(), signal.SIGSTOP)
+while open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[0] != "T":
+    time.sleep(0.01)  # it does not start to listen before its guard is stopped
+"""
+
+
 def test_closing_a_node_with_a_stopped_guard_does_not_hang(
     tmp_path: Path, configuration: NodeConfiguration, group: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("conformance.nodes.exec_node._MAX_GUARD_EXIT_S", 1.0)
 
     async def steps() -> None:
-        node = node_that(tmp_path, "os.kill(os.getppid(), signal.SIGSTOP)")
+        node = node_that(tmp_path, STOPS_ITS_GUARD)
         try:
             await node.start(configuration)
         finally:

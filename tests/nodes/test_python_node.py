@@ -120,3 +120,48 @@ def test_an_exception_as_a_module_is_imported_is_the_failure_of_the_node(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(NodeError, match="fails_at_import:create: import: ValueError: no such default"):
         PythonNode("mbx1", "fails_at_import:create", tmp_path / "node", Clock())  # type: ignore[arg-type]
+
+
+class NodeThatCannotEnd:
+    """Fails to stop and to be killed."""
+
+    failure = None
+
+    async def start(self) -> None:
+        """Open nothing."""
+
+    async def stop(self) -> None:
+        raise KeyError("no such session")
+
+    async def kill(self) -> None:
+        raise RuntimeError("no such socket")
+
+
+def create_that_cannot_end(path: Path, clock: Any, defect: str | None = None) -> NodeThatCannotEnd:
+    return NodeThatCannotEnd()
+
+
+def test_an_exception_as_a_node_ends_is_the_failure_of_the_node(tmp_path: Path):
+    async def end() -> None:
+        node = PythonNode("mbx1", f"{__name__}:create_that_cannot_end", tmp_path, Clock())  # type: ignore[arg-type]
+        await node.start({})  # type: ignore[arg-type]
+        with pytest.raises(NodeError, match="mbx1: stop: KeyError: 'no such session'"):
+            await node.stop()
+        with pytest.raises(NodeError, match="mbx1: kill: RuntimeError: no such socket"):
+            await node.kill()
+        await node.close()  # it was dropped
+
+    asyncio.run(end())
+
+
+def test_a_node_can_be_wiped_before_its_first_start(tmp_path: Path):
+    async def wipe() -> None:
+        node = PythonNode("mbx1", f"{__name__}:create_failing_later", tmp_path, Clock())  # type: ignore[arg-type]
+        await node.wipe()
+        await node.start({})  # type: ignore[arg-type]
+        await node.kill()
+        await node.wipe()
+        assert not (tmp_path / "data").exists()
+        await node.close()
+
+    asyncio.run(wipe())

@@ -65,7 +65,9 @@ def test_the_layer_keeps_what_all_file_systems_keep(tmp_path: Path, ordering: Or
 
 @layered
 @pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda ordering: ordering.name)
-def test_under_posix_promises_only_a_directory_sync_keeps_names(tmp_path: Path, ordering: Ordering) -> None:
+def test_under_posix_promises_only_a_sync_of_the_directory_or_of_everything_keeps_names(
+    tmp_path: Path, ordering: Ordering
+) -> None:
     promised = ordering.left if ordering.promised is None else ordering.promised
     assert left(tmp_path, ordering, "layer", "what-posix-promises") == promised
 

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from conformance.candidates.description import Candidate
 from conformance.nodes.disks import layer
 from conformance.nodes.disks.layer import Layer, UnobservedDisk
+from conformance.nodes.disks.node_disk import NodeDisk
 from conformance.nodes.disks.state_file import Operation, StateFile, Status
+from conformance.nodes.exec_node import ExecNode
 
 pytestmark = pytest.mark.skipif(bool(layer.unavailable_reason()), reason=layer.unavailable_reason() or "-")
 
@@ -38,10 +41,22 @@ def built(directory: Path, text: str, *flags: str) -> Path:
 WRITES = '#include <stdio.h>\nint main(void) { FILE *f = fopen("f", "w"); fputs("x", f); return fclose(f); }\n'
 
 
-def test_a_static_program_is_refused_before_it_is_started(tmp_path: Path) -> None:
+def test_a_static_program_is_refused_before_it_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = built(tmp_path, WRITES, "-static")
+    candidate = Candidate.model_validate({"name": "toy", "kind": "exec", "claims": ["relay"], "argv": [str(program)]})
+    monkeypatch.chdir(tmp_path)  # where the program would write
+
+    async def start() -> None:
+        disk = NodeDisk("n", tmp_path / "node", ["power-cut"], kind="layer")
+        node = ExecNode("n", candidate, tmp_path / "node", disk=disk)
+        try:
+            await node.start({"listeners": {}})
+        finally:
+            await node.close()
+
     with pytest.raises(UnobservedDisk, match=r"does not see what .*program does: it is linked statically"):
-        mounted(tmp_path).check_program(str(program))
+        asyncio.run(start())
+    assert not (tmp_path / "f").exists()
 
 
 def test_a_layer_without_a_log_of_syncs_accepts_a_static_program(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from conformance.commands.smuggling import _exit_code, _print_pairs
 from conformance.probe.end_of_data import SENDER, SMUGGLED_SENDER, VARIANTS
 from conformance.probe.server import Server
 from conformance.smuggling.matrix import Arrivals, Passage, Passed, _decide_passage, _rounds, _try_pair
-from conformance.smuggling.page import smuggling_page
+from conformance.smuggling.page import _relay_badge, smuggling_page
 from conformance.testing import ReceivedMessage
 
 # Its content ends at LF . LF too, and it passes bare line ends on.
@@ -124,6 +124,28 @@ def test_the_page_has_every_pair_and_escapes_what_it_shows():
     assert page.count("none</span>") == 1
     assert "a&lt;b&gt;" in page
     assert "a<b>" not in page
+
+
+def test_a_relay_shows_one_message_only_where_one_arrived():
+    results = [
+        Passed("r", "s", variant, passage, ())
+        for variant, passages in (
+            ("lf-dot-lf", (Passage.NOT_ARRIVED, Passage.RETURNED)),
+            ("cr-dot-cr", (Passage.REFUSED, Passage.NOT_ARRIVED)),
+            ("lf-dot-crlf", (Passage.ONE, Passage.NOT_ARRIVED)),
+            ("crlf-dot-lf", (Passage.REFUSED,)),
+        )
+        for passage in passages
+    ]
+    badges = {
+        variant: _relay_badge([p for p in results if p.variant == variant]) for variant in (p.variant for p in results)
+    }
+    assert badges == {
+        "lf-dot-lf": ("inconclusive", "none arrived"),
+        "cr-dot-cr": ("inconclusive", "none arrived"),
+        "lf-dot-crlf": ("pass", "one message"),
+        "crlf-dot-lf": ("pass", "refused"),
+    }
 
 
 def test_a_relay_that_has_ended_refuses_every_variant_and_keeps_the_results_of_other_pairs(

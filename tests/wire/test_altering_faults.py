@@ -129,6 +129,8 @@ def test_the_greeting_can_be_replaced(does: str) -> None:
         world.arm(does, at="greeting", reply="554 5.3.2 not today")
         client = await world.connect()
         assert await client.wait_for(b"\r\n") == b"554 5.3.2 not today\r\n"
+        await client.exchange(b"NOOP\r\n", b"NOOP\r\n")
+        assert client.octets == b"554 5.3.2 not today\r\n250 2.0.0 NOOP\r\n"
 
     run(test)
 

@@ -5,7 +5,7 @@ import time
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from conformance.wire.content import MAX_KEPT, Digester, Unstuffer, digest, dot_stuffed, without_trace_fields
 
@@ -213,9 +213,11 @@ def test_trace_fields_are_removed_with_their_folded_lines() -> None:
     assert without_trace_fields(b"RECEIVED: a\r\n b\r\nKeep: c\r\n d\r\nreturn-path: e\r\n") == b"Keep: c\r\n d\r\n"
 
 
-_PIECES = st.lists(st.sampled_from([b"\r\n", b".", b"\r", b"\n", b"x", b"A: b", b"Received: y", b"\r\n\r\n"]))
+_PIECES = st.lists(st.sampled_from([b"\r\n", b".", b"\r", b"\n", b"x", b"\xe4", b"A: b", b"Received: y", b"\r\n\r\n"]))
 
 
+@example([REPORT], 7)
+@example([b"A: \xe4\r\n\r\n", b"x" * 20], 7)
 @given(_PIECES, st.integers(1, 7))
 def test_the_cutting_of_the_content_does_not_change_the_digest(pieces: list[bytes], size: int) -> None:
     content = b"".join(pieces)

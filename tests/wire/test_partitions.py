@@ -129,6 +129,7 @@ def test_a_frozen_party_receives_and_sends_nothing_until_it_thaws(party: str) ->
         assert world.server.octets == b""
         assert client.octets == b"220 mini\r\n"
         assert new.octets == b""
+        assert len(world.served) == 1, "the new connection does not reach the server"
         world.links.freeze(party, False)
         await client.wait_for(b"220 mini\r\n250 unasked\r\n250 2.0.0 NOOP\r\n")
         await new.wait_for(b"220 mini\r\n")

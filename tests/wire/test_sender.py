@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import errno
 from collections.abc import Callable
 
 import pytest
@@ -33,6 +34,27 @@ def run(
             return outcome, heard
 
     return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("waits_in", "number"),
+    [((asyncio.StreamWriter, "drain"), errno.ENOBUFS), ((asyncio.StreamReader, "readuntil"), errno.ENOMEM)],
+)
+def test_what_this_machine_has_run_out_of_is_no_lost_session(
+    monkeypatch: pytest.MonkeyPatch, waits_in: tuple[type, str], number: int
+) -> None:
+    async def fail(*_: object) -> None:
+        raise OSError(number, "run out")
+
+    async def main() -> None:
+        async with asyncio.timeout(10), scripted_server(b"220 x\r\n") as (address, _):
+            sender = Sender(address)
+            monkeypatch.setattr(*waits_in, fail)
+            with pytest.raises(OSError, match="run out"):
+                await sender.send(ONE)
+            assert not sender.usable
+
+    asyncio.run(main())
 
 
 def test_an_accepted_message_is_sent_octet_for_octet() -> None:
@@ -190,7 +212,9 @@ def test_parameters_are_sent_with_mail_and_rcpt() -> None:
 
 
 def test_parameters_of_an_extension_that_is_not_offered_are_left_out() -> None:
-    transmission = Transmission("a@x", (Recipient("b@x", ("NOTIFY=NEVER",)),), b"A: b\r\n", parameters=("SMTPUTF8",))
+    recipient = Recipient("b@x", ("NOTIFY=NEVER", "ORCPT=rfc822;b@x"))
+    parameters = ("SMTPUTF8", "RET=HDRS", "ENVID=q1")
+    transmission = Transmission("a@x", (recipient,), b"A: \xc3\xa4\r\n", parameters=parameters)
     _, heard = run((b"220 x\r\n", b"250 x\r\n", *ACCEPTED[2:6], ACCEPTED[-1]), transmission)
     assert heard[1:3] == [b"MAIL FROM:<a@x>\r\n", b"RCPT TO:<b@x>\r\n"]
 

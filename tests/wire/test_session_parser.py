@@ -145,6 +145,18 @@ def test_credentials_are_not_in_the_lines_of_units() -> None:
     assert [u[1] for u in units if u[0] == "command"] == ["AUTH", "AUTH", "AUTH", "AUTH", "NOOP"]
 
 
+def test_a_response_pipelined_after_a_refused_auth_is_redacted_and_has_no_verb() -> None:
+    units = parse(
+        (S, b"220 x\r\n"), (C, b"AUTH LOGIN\r\nc2VjcmV0\r\nNOOP\r\n"), (S, b"504 no\r\n500 what\r\n250 ok\r\n")
+    )
+    assert [u[1:3] for u in units if u[0] == "command"] == [
+        ("AUTH", "AUTH LOGIN"),
+        ("", "(redacted)"),
+        ("NOOP", "NOOP"),
+    ]
+    assert "C2VJCMV0" not in repr(units)
+
+
 @pytest.mark.parametrize(
     ("line", "recorded"),
     [

@@ -155,7 +155,8 @@ def test_a_sink_knows_the_parameters_of_what_it_offers_only() -> None:
             b"MAIL FROM:<a@x> RET=HDRS ENVID=q BODY=8BITMIME\r\nRCPT TO:<b@x> NOTIFY=NEVER ORCPT=rfc822;b@x\r\nRSET\r\n"
         )
         sink.keywords = ()
-        for parameter in (b"RET=HDRS", b"ENVID=q", b"BODY=8BITMIME"):
+        assert (await talk(world, b"MAIL FROM:<a@x> SIZE=9\r\n"))[-1] == ("MAIL", 250)  # SIZE is always offered
+        for parameter in (b"RET=HDRS", b"ENVID=q", b"BODY=8BITMIME", b"SMTPUTF8"):
             assert (await talk(world, b"MAIL FROM:<a@x> " + parameter + b"\r\n"))[-1] == ("MAIL", 555)
         for parameter in (b"NOTIFY=NEVER", b"ORCPT=rfc822;b@x"):
             refused = await talk(world, b"MAIL FROM:<a@x>\r\nRCPT TO:<b@x> " + parameter + b"\r\n")
@@ -167,6 +168,8 @@ def test_a_sink_knows_the_parameters_of_what_it_offers_only() -> None:
         sink.keywords = ("8BITMIME",)
         assert (await talk(world, b"MAIL FROM:<a@x> BODY=8BITMIME\r\n"))[-1] == ("MAIL", 250)
         assert (await talk(world, b"MAIL FROM:<a@x> RET=HDRS\r\n"))[-1] == ("MAIL", 555)
+        sink.keywords = ("SMTPUTF8",)
+        assert (await talk(world, b"MAIL FROM:<a@x> SMTPUTF8\r\n"))[-1] == ("MAIL", 250)
         sink.keywords = ("DSN", "8BITMIME")
         assert [code for _, code in (await talk(world, lines))[-3:]] == [250, 250, 250]
         offered = [reply.lines[1:] for reply in world.events(Reply) if reply.to == "EHLO"]
@@ -224,6 +227,7 @@ def test_content_without_a_recipient_is_refused_with_one_reply(protocol: str, en
         lines = (await reader.read()).splitlines()
         writer.close()
         assert [line[:3] for line in lines[-4:]] == [b"503", b"503", b"503", b"221"]
+        assert {line[:3] for line in lines[:-4]} == {b"220", b"250"}
         assert b"" not in lines
 
     with_sink(protocol, test)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiosmtpd.controller import SMTP
 
-from conformance.history.events import Closed, Command, Content
+from conformance.history.events import Closed, Command, Content, Reply
 from conformance.scenarios.steps.talking import Line
 from conformance.wire.client import Identity
 from conformance.wire.sender import Recipient, Sender, Transmission
@@ -53,6 +53,7 @@ def test_a_message_sent_after_starttls_arrives_and_the_history_ends_at_starttls(
         closed = await world.wait_for_event(Closed)
         assert closed.how == "secured"
         assert [e.verb for e in world.events(Command)] == ["EHLO", "STARTTLS"]
+        assert [e.to for e in world.events(Reply)] == ["GREETING", "EHLO", "STARTTLS"]
         assert not world.events(Content)
         server.close()
 

@@ -1,6 +1,7 @@
 """`talk` sends lines exactly as written, and compares each reply with the expected one."""
 
 import asyncio
+import errno
 from typing import Any
 
 import pytest
@@ -154,3 +155,18 @@ def test_the_time_of_quick_replies_adds_up_to_lateness() -> None:
 
     assert asyncio.run(main(tolerance=600)) >= 5 * 0.02
     assert asyncio.run(main(tolerance=0.6)) < 0.02, "a reply later than the tolerance is the server's own lateness"
+
+
+@pytest.mark.parametrize(
+    ("waits_in", "number"),
+    [((asyncio.StreamWriter, "drain"), errno.ENOBUFS), ((asyncio.StreamReader, "readuntil"), errno.ENOMEM)],
+)
+def test_what_this_machine_has_run_out_of_is_no_problem_of_the_server(
+    monkeypatch: pytest.MonkeyPatch, waits_in: tuple[type, str], number: int
+) -> None:
+    async def fail(*_: object) -> None:
+        raise OSError(number, "run out")
+
+    monkeypatch.setattr(*waits_in, fail)
+    with pytest.raises(OSError, match="run out"):
+        run_talk((b"220 x\r\n",), {"say": "NOOP"}, {"code": 220})

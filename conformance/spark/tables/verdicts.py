@@ -214,6 +214,6 @@ ROW_OUTCOMES = Table(
     """,
     internal=True,
 )
-"""The source of the tables that compare requirements over runs; not exported. Two candidates of one cell have no version."""
+"""The source of the tables that compare requirements over runs; not exported. Several candidates of one cell have the version `several`."""
 
 TABLES = (RUNS, CANDIDATES, MATRIX, CHECKS, REQUIREMENTS, FAILURES, REMARKS, SLOWEST)

@@ -32,7 +32,7 @@ async def main():
 )
 
 
-def test_a_container_can_neither_dial_out_nor_write_outside_its_data(tmp_path: Path, base: str):
+def test_a_container_can_neither_dial_out_nor_write_outside_its_data_and_tmp(tmp_path: Path, base: str):
     async def look(node: DockerNode) -> None:
         assert await node.stop() == 0
 
@@ -152,7 +152,7 @@ async def main():
 
 def test_commands_run_in_the_container_with_a_time_limit(tmp_path: Path, base: str):
     sleeps = {
-        "inspect": ("{python}", "-c", "print('{\"queues\": []}')"),
+        "inspect": ("{python}", "-c", "open('/node/node.json').close(); print('{\"queues\": []}')"),
         "list-queue": ("{python}", "-c", "import time; time.sleep(60)"),
         "flush": ("{python}", "-c", "import sys; sys.exit('no queue')"),
     }

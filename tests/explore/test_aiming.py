@@ -1,0 +1,30 @@
+"""Faults are aimed at moments at which a fault can be armed."""
+
+import random
+
+import pytest
+
+from conformance.explore import grammar
+from conformance.explore.aiming import Aim
+from conformance.explore.scenes import Scene
+from conformance.topology import Topology
+from tests.judge.history import History, Mail
+
+
+@pytest.mark.parametrize("aimed", [True, False])
+def test_no_fault_is_aimed_at_a_session_before_the_first_step(aimed: bool) -> None:
+    servers = [{"name": name, "site": "NewYork"} for name in ("mbx1", "mbx2")]
+    topology = Topology.model_validate({"name": "two", "servers": servers})
+    history = History(topology)
+    history.close(history.connect("mbx1", "mbx2"))
+    history.t = 60.0  # of a slow start
+    history.step("began", "1", "send")
+    history.add_message(Mail("m"))
+    history.transmit("mbx1", "mbx2", "m", shadow="s1")
+    history.final("mbx1", "mbx2", 250)
+    history.step("ended", "1", "send")
+    scene = Scene(topology, (), 60.0, frozenset(grammar.FEATURES))
+    for seed in range(60):
+        aim = Aim(random.Random(seed), scene, history.events, grammar.Bias(aimed=aimed))  # noqa: S311
+        for disturbance in aim.draw(["f1", "f2"]):
+            assert {one.step for one in disturbance.insertions} == {0}

@@ -1,0 +1,15 @@
+"""Programs that would not load a preloaded library are found before they are started."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.nodes.preloading import preload_obstacle
+
+
+@pytest.mark.parametrize("line", ["#!", "#!  ", "#!/no/such/interpreter", "#! /bin/sh"])
+def test_a_script_is_no_obstacle_unless_its_interpreter_is_one(tmp_path: Path, line: str) -> None:
+    script = tmp_path / "script"
+    script.write_text(f"{line}\n")
+    script.chmod(0o755)
+    assert preload_obstacle(str(script)) is None

@@ -1,0 +1,33 @@
+"""What an error of a connection means, in words that are the same in every run."""
+
+import errno
+import socket
+import ssl
+
+import pytest
+
+from conformance.wire.sockets import describe_error
+
+
+def tls_error() -> ssl.SSLError:
+    """Return the error of a TLS handshake with a server that speaks plain SMTP."""
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    received.write(b"220 ready\r\n")
+    with pytest.raises(ssl.SSLError) as raised:
+        ssl.create_default_context().wrap_bio(received, sent, server_hostname="x.test").do_handshake()
+    return raised.value
+
+
+def test_errors_of_tls_and_of_names_keep_their_own_reasons() -> None:
+    assert tls_error().errno == errno.EPERM  # a number of OpenSSL, and no errno
+    assert describe_error(tls_error()) == "WRONG_VERSION_NUMBER"
+    assert describe_error(ssl.SSLError(1, "made here")) == "made here"
+    assert (
+        describe_error(socket.gaierror(socket.EAI_NONAME, "Name or service not known")) == "Name or service not known"
+    )
+
+
+def test_other_errors_are_described_by_errno_without_addresses() -> None:
+    assert describe_error(ConnectionRefusedError(errno.ECONNREFUSED, "127.0.0.1:1")) == "Connection refused"
+    assert describe_error(OSError("no number")) == "no number"
+    assert describe_error(TimeoutError()) == "it took too long"
