@@ -42,8 +42,8 @@ FindKnownFailure = Callable[[Outcome, tuple[Verdict, ...]], str]
 class CellResult:
     """The result of a cell. `file` is the cell's file, with header, events, verdicts and footer.
 
-    `logs` has the path of each node's log, by the name of its server; where the cell passed, the file has been moved into a ZIP
-    file. `problem` is why the run itself broke, or ''.
+    `logs` has the path of each node's log, by the name of its server; it is empty where the cell passed, since the logs are in a
+    ZIP file then. `problem` is why the run itself broke, or ''.
     """
 
     outcome: Outcome
@@ -196,7 +196,7 @@ class _Execution:
             verdicts=verdicts,
             events=ran.events,
             file=self._writer.path,
-            logs=ran.logs,
+            logs={name: path for name, path in ran.logs.items() if path.exists()},  # else `finish` has compressed it
             problem=ran.problem,
         )
 

@@ -165,13 +165,13 @@ class MailLink:
 
     @property
     def commands(self) -> list[str]:
-        """The command lines that clients have sent on this link so far, in order.
-
-        Commands on another link between the same two parties are included, such as to an LMTP sink with the name of an SMTP sink.
-        """
-        client, server, _ = self._pair
+        """The command lines that clients have sent on this link so far, in order."""
         events = self.history
-        sessions = {e.session for e in events if isinstance(e, Connected) and (e.client, e.server) == (client, server)}
+        sessions = {
+            event.session
+            for event in events
+            if isinstance(event, Connected) and (event.client, event.server, event.listener) == self._pair
+        }
         return [event.line for event in events if isinstance(event, Command) and event.session in sessions]
 
 
@@ -295,7 +295,8 @@ class MailNode(MailLink):
 class MailNodes:
     """Starts mail servers by their descriptions, each in a world of its own, and ends them.
 
-    `_running` is, for each world, the event that ends it and the task that holds it open.
+    `_running` is, for each world, the event that ends it and the task that holds it open. `_numbers` are the names of the worlds'
+    directories; one whose start failed is not used again.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -303,6 +304,7 @@ class MailNodes:
         self._directory = directory
         self._background = BackgroundLoop()
         self._running: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
+        self._numbers = itertools.count(1)
 
     def start(
         self,
@@ -322,7 +324,7 @@ class MailNodes:
         """
         assignment = read_assignment(candidate, paths.fixtures() / "candidates")
         check_hosts(assignment.candidates, allow_hosts, ALLOW_HOSTS)
-        directory = self._directory / f"{len(self._running) + 1}"
+        directory = self._directory / f"{next(self._numbers)}"
         directory.mkdir(parents=True)
         file = directory / "world.scenario.yaml"
         file.write_text(_SCENARIO.format(name=name, transport=json.dumps(dict(transport or {}))), "utf-8")

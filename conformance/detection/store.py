@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from conformance.detection.trial import PlanTrial, Series
+from conformance.results.atomic_write import read_whole_lines
 
 
 @dataclass(slots=True)
@@ -50,7 +51,8 @@ class Store:
     def open(cls, path: Path, key: str) -> "Store":
         """Return a store with the results in a file that have this key; with none if the file does not exist yet.
 
-        A last line that was cut off by an interruption is left out. Raises ValueError for any other line that is not a trial.
+        A last line that was cut off by an interruption is cut off the file. Raises ValueError for any other line that is not a
+        trial; OSError.
         """
         store = cls(path, key)
         for trial in _read(path, key):
@@ -76,11 +78,7 @@ class Store:
 
 def _read(path: Path, key: str) -> Iterator[PlanTrial]:
     """Yield the trials in a file that have this key, in the file's order; nothing if the file does not exist."""
-    if not path.exists():
-        return
-    for line in path.read_text("utf-8").splitlines(keepends=True):
-        if not line.endswith("\n"):
-            continue
+    for line in read_whole_lines(path):
         own, bias, seed, defect, number, check, requirement, accused, broken, faults, fired = json.loads(line)
         if own == key:
             yield PlanTrial(

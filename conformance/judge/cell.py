@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from conformance.clocks import CLOCKS
 from conformance.history.events import AnyEvent, StepEvent, Talked
+from conformance.invariants import is_waived
 from conformance.judge.adjustments import (
     apply_should_level,
     excuse_late_bound,
@@ -213,7 +214,7 @@ def _judge_by_rules(context: CheckContext, settings: JudgeSettings) -> list[Verd
     facts = Facts(context)
     verdicts = []
     for name, rule in RULES.items():
-        if name in context.cell.waive or name.removeprefix("invariant.") in context.cell.waive:
+        if is_waived(name, context.cell.waive):
             continue
         rows = applicable_rows(_rows_named_by_scenario(rule.requirements, context.cell.requirements), settings.claims)
         verdict = build_verdict(name, rows, rule.check(facts), complete=settings.complete)

@@ -85,7 +85,7 @@ class RunSummary:
         return {outcome: counts[outcome] for outcome in OVER_CELLS}
 
     def notes(self) -> tuple[str, ...]:
-        """Return sentences about cells that were run again, and about passes with a remark, followed by the rows violated there.
+        """Return sentences about cells that were run again, and about cells with remarks, followed by the rows violated there.
 
         () where there are no such cells.
         """
@@ -94,12 +94,11 @@ class RunSummary:
         run_again = f"{cells} run once more, alone: the harness was late while other cells ran"
         run_again += f" (first attempts: {LATE_FOLDER}/)"
         remarked = sum(bool(cell.remarks) for cell in self.cells)
-        passed = (
-            f"{remarked} {'cell' if remarked == 1 else 'cells'} passed with a remark: a `should` row is broken there"
-        )
+        have = "1 cell has" if remarked == 1 else f"{remarked} cells have"
+        broken = f"{have} a remark: a `should` row is broken there"
         rows = (verdict.requirements[0] for cell in self.cells for verdict in cell.verdicts if verdict.remark)
         clauses = (clause_of(row) for row in sorted(set(rows)))
-        return (*((run_again,) if again else ()), *((passed, *clauses) if remarked else ()))
+        return (*((run_again,) if again else ()), *((broken, *clauses) if remarked else ()))
 
     def shortfalls(self) -> tuple[str, ...]:
         """Return the reasons why the run is not a complete run of the suite; none for a complete one.

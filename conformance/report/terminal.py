@@ -101,7 +101,8 @@ def is_users_file(file: str) -> bool:
 def github_step_summary(run: RunSummary) -> str:
     """Return the Markdown that GitHub shows as the summary of a step: counts, notes, matrix, remarks, and what did not pass.
 
-    Long lists are cut; of a cell's remarks only the first is shown.
+    Long lists are cut; those of root causes and of cells that did not pass end with the number of the others. Of a cell's remarks
+    only the first is shown.
     """
     lines = [f"## Conformance run {escape_markdown(run.header.run)}", "", _outcome_counts(run).plain, ""]
     lines += [f"> {escape_markdown(note)}" for note in (*run.notes(), *run.shortfalls())]
@@ -121,6 +122,8 @@ def github_step_summary(run: RunSummary) -> str:
     if not_ok:
         lines += ["", "### What did not pass", ""]
     lines += [f"- **{escape_markdown(_cause_text(cause, run))}**" for cause in root_causes[:_MAX_CAUSES]]
+    if len(root_causes) > _MAX_CAUSES:
+        lines.append(f"- ... and {len(root_causes) - _MAX_CAUSES} more rows")
     for cell, root in not_ok[:_MAX_FAILURES]:
         heading = f"**{escape_markdown(cell.name)}** ({escape_markdown(cell.header.candidate)})"
         lines.append(

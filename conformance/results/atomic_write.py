@@ -1,5 +1,6 @@
 """Atomic replacement of files: of one file (`write_atomically`), or of several that belong together (`StagedFiles`).
 
+`read_whole_lines` is for a file to which lines are appended, and which an interruption may leave with a part of a line.
 A *hidden file* has the new content until it is renamed to its *target*, the file to replace; its name begins with a dot.
 """
 
@@ -16,6 +17,18 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     with StagedFiles() as staged:
         staged.write(path, content)
+
+
+def read_whole_lines(path: Path) -> list[bytes]:
+    """Return the lines of a file, without their ends, and cut off a last line that is not whole; [] without the file.
+
+    Afterwards lines can be appended to the file. Raises OSError.
+    """
+    octets = path.read_bytes() if path.exists() else b""
+    whole = octets[: octets.rfind(b"\n") + 1]
+    if len(whole) < len(octets):
+        write_atomically(path, whole)
+    return whole.splitlines()
 
 
 class StagedFiles:

@@ -59,21 +59,20 @@ _NO_INPUTS = frozenset(
 )
 """Parts of the package on which neither the history of a cell nor a verdict about it depends."""
 
+_INPUT_SUFFIXES = frozenset({".py", ".yaml", ".c", ".h"})
+"""Kinds of files that are inputs: code, scenarios, fixtures, the catalogue of requirements, and libraries that nodes preload."""
+
 
 def inputs_sha256() -> str:
     """Return the hash of the contents of the files on which the history of a cell, or a verdict about it, can depend.
 
-    These are the package's Python files without `_NO_INPUTS`, its scenarios and its fixtures. All of them are read. Other files of
-    the package, the catalogue of requirements and sources in C, are not among them.
+    These are the files of the package without `_NO_INPUTS`, of the scenarios and of the fixtures that have one of
+    `_INPUT_SUFFIXES`. All of them are read.
     """
     digest = hashlib.sha256()
-    for folder, pattern in (
-        (paths.reference().parent, "*.py"),
-        (paths.corpus(), "*.yaml"),
-        (paths.fixtures(), "*.yaml"),
-    ):
-        for path in sorted(folder.rglob(pattern)):
-            if path.relative_to(folder).parts[0] not in _NO_INPUTS:
+    for folder in (paths.reference().parent, paths.corpus(), paths.fixtures()):
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in _INPUT_SUFFIXES and path.relative_to(folder).parts[0] not in _NO_INPUTS:
                 digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 

@@ -198,7 +198,9 @@ class Undelivered:
             case Attempt(code=int(code), dot_sent=True) if code // 100 == 2:
                 for recipient in event.accepted:
                     self._add_accepted(self._made[event.message], recipient)
-            case Delivered(digest=Digest(report="delivery-status", failed=(), action=str(action))) if action != "failed":
+            case Delivered(digest=Digest(report="delivery-status", failed=(), action=str(action))) if (
+                action != "failed"
+            ):
                 pass  # of a delay, after which the server goes on trying, or of a success, which says nothing of the others
             case Delivered(digest=Digest(report="delivery-status", about=about, failed=failed)):
                 self._reported.update((about, self._normalized(address)) for address in failed or ("",))

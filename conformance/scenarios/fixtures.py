@@ -64,7 +64,7 @@ def _with_parameters(node: Node) -> Node:
     entries: dict[str, Entry] = {}
     for key, entry in node.entries.items():
         inner = entry.node
-        if key == "servers":
+        if key == "servers" and inner.items:
             inner = Node(inner.mark, tuple(_with_parameters(server) for server in inner.items))
         elif key in ("transport", "listeners"):
             inner = _read_parameters(inner)

@@ -18,7 +18,7 @@ from conformance.scenarios.matrix import Point, matches_condition
 from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.steps.action import Expect, Parallel, Repeat, Step
 from conformance.scenarios.validation import validate
-from conformance.scenarios.values import LABEL_PATTERN
+from conformance.scenarios.values import LABEL_PATTERN, MAX_LABEL
 from conformance.scenarios.yaml_nodes import Entry, Node
 
 BLOCKS = ("parallel", "repeat")
@@ -72,10 +72,13 @@ def parse_step(node: Node, path: str, point: Point, report: ProblemReport) -> Pa
 
 def _parse_label(node: Node, report: ProblemReport) -> str | None:
     """Return a label; None after reporting that it is not a valid one."""
-    if isinstance(node.value, str) and re.fullmatch(LABEL_PATTERN, node.value):
-        return node.value
-    report.add(node.mark, f"{short_repr(node.value)} is not a valid label: lower case letters, digits and hyphens")
-    return None
+    if not isinstance(node.value, str) or not re.fullmatch(LABEL_PATTERN, node.value):
+        report.add(node.mark, f"{short_repr(node.value)} is not a valid label: lower case letters, digits and hyphens")
+        return None
+    if len(node.value) > MAX_LABEL:
+        report.add(node.mark, f"{short_repr(node.value)} is not a valid label: at most {MAX_LABEL} characters")
+        return None
+    return node.value
 
 
 def _find_verb(node: Node, report: ProblemReport) -> tuple[str, Entry] | None:

@@ -112,6 +112,8 @@ OneOrMore = Annotated[tuple[str, ...], BeforeValidator(as_tuple), WithJsonSchema
 """A tuple of names; written as one name or a list."""
 
 LABEL_PATTERN = r"^[a-z][a-z0-9-]*$"
+MAX_LABEL = 60
+"""Characters of the longest label."""
 
-Label = Annotated[str, Field(pattern=LABEL_PATTERN, max_length=60)]
+Label = Annotated[str, Field(pattern=LABEL_PATTERN, max_length=MAX_LABEL)]
 """A name that a scenario defines: lower case letters, digits, hyphens."""

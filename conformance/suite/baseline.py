@@ -25,6 +25,7 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from ruamel.yaml import YAML
 
+from conformance.invariants import is_waived
 from conformance.results.fingerprints import harness_version
 from conformance.results.reader import read_run
 from conformance.scenarios.errors import ProblemReport, format_problems
@@ -195,8 +196,7 @@ def compare_with_baseline(
     """Return the outcome to report for a cell, by the rules at the top of this module.
 
     With `new_cells_fail` a failure in a cell that the baseline does not list is not reported as known. The text of a known failure
-    has the comments of the entries that match a failure of the cell: '' where a rule of the model alone failed, and the entry that
-    explains it matches nothing.
+    has the comments of the entries that explain a failure of the cell.
     """
     if not baseline.lists(cell):
         if outcome is not Outcome.FAIL or new_cells_fail:
@@ -209,7 +209,7 @@ def compare_with_baseline(
     inconclusive = [verdict for verdict in verdicts if verdict.outcome is Outcome.INCONCLUSIVE]
     # a waived invariant has no verdict, so an entry about it is not missing
     unmatched = [entry for entry in entries if not any(entry.matches(verdict) for verdict in failed)]
-    missing = [entry for entry in unmatched if entry.check.removeprefix("invariant.") not in cell.waive]
+    missing = [entry for entry in unmatched if not is_waived(entry.check, cell.waive)]
     unjudged = [entry for entry in missing if any(entry.matches(verdict) for verdict in inconclusive)]
     if stale := [entry for entry in missing if entry not in unjudged and not entry.sometimes]:
         text = f"stale baseline: known to fail, and did not: {_describe(stale)}"
@@ -220,7 +220,7 @@ def compare_with_baseline(
     if unjudged:
         text = f"known to fail, and could not be judged: {_describe(unjudged)}"
         return BaselineResult(outcome=Outcome.INCONCLUSIVE, text=text)
-    comments = [entry.comment for entry in entries if entry not in missing]
+    comments = [entry.comment for entry in entries if any(entry.explains(verdict) for verdict in failed)]
     return BaselineResult(outcome=Outcome.FAIL, known=True, text="; ".join(dict.fromkeys(comments)))
 
 
@@ -337,8 +337,9 @@ def _carried_over(baseline: Baseline, ran: Mapping[tuple[str, str], list[DraftCe
     """
     for known in baseline.known:
         cells = [cell for cell in ran.get((baseline.candidate, known.scenario), ()) if known.covers(cell)]
-        reason = known.check, known.requirement
-        if not cells or (known.sometimes and not any(reason in _failures_by_reason(cell) for cell in cells)):
+        # as in `_find_explanation`, which has drafted the entry where it matches
+        lost = any(known.matches(verdict) for cell in cells for verdict in _failures_by_reason(cell).values())
+        if not cells or (known.sometimes and not lost):
             yield known.model_dump(exclude_defaults=True)
 
 

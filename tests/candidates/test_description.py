@@ -60,24 +60,24 @@ def test_a_shipped_description_is_valid_under_the_published_schema_and_named_aft
     [
         ("clams: [relay]", ":6:1: unknown key 'clams' (did you mean 'claims'?)"),
         ("claims: [teleport]", ":5:10: expected 'delayed-acknowledgement', 'dsn'"),
-        ("argv: []", "the kind exec needs 'argv'"),
+        ("argv: []", ":3:1: kind: the kind exec needs 'argv'"),
         ("kind: python", ":5:1: kind: the kind python needs 'factory'"),
-        ("kind: docker", "the kind docker needs 'container'"),
-        ("kind: remote", "the kind remote needs 'addresses'"),
+        ("kind: docker", ":5:1: kind: the kind docker needs 'container'"),
+        ("kind: remote", ":5:1: kind: the kind remote needs 'addresses'"),
         ("commands: {explode: [x]}", ":6:1: commands: there is no 'explode'"),
-        ("flush-to-retry: true", "needs the command 'flush'"),
-        ("private-root: true", "needs 'installed'"),
-        ("listeners: [delivery]", "every server has a frontend"),
+        ("flush-to-retry: true", ":6:1: flush-to-retry: needs the command 'flush'"),
+        ("private-root: true", ":6:1: private-root: needs 'installed'"),
+        ("listeners: [delivery]", ":6:1: listeners: every server has a frontend"),
         ("name: [", ":6:1: not valid YAML"),
         ("claims: [relai]", ":5:10: expected 'delayed-acknowledgement'"),
         ("claims: [relai]", "not 'relai' (did you mean 'relay'?)"),
-        ("commands: {flsh: [x]}", "there is no 'flsh' (did you mean 'flush'?)"),
+        ("commands: {flsh: [x]}", ":6:1: commands: there is no 'flsh' (did you mean 'flush'?)"),
         ("exit-codes: [0, many]", ":6:17: expected a whole number, not 'many'"),
         ("contract: 3", ":6:11: expected 1 or 2, not 3"),
         (f"dialect: {{{EMPTY}, keyword: {{}}}}", ":6:47: unknown key 'keyword' (did you mean 'keywords'?)"),
         (f"dialect: {{{EMPTY}, verbs: {{A: XQDISCRD}}}}", ":6:58: expected 'XQDISCARD'"),
         (f"dialect: {{{EMPTY}, verbs: {{mail: XSHADOW}}}}", ":6:54: MAIL is a verb of SMTP itself"),
-        ("dialect: {name: x, replies: []}", "the key 'commands' is missing"),
+        ("dialect: {name: x, replies: []}", ":6:10: the key 'commands' is missing"),
         ("dialect: profile-2", ":6:10: expected 'profile-1' or a mapping, not 'profile-2' (did you mean 'profile-1'?)"),
     ],
 )
@@ -94,11 +94,10 @@ def test_an_error_in_a_description_is_reported_with_its_place(tmp_path: Path, ch
 def test_each_form_of_a_candidate_s_name_finds_its_candidate(tmp_path: Path):
     mine = str(written(tmp_path, MINE))
     assert find_candidate("reference", SHIPPED).kind == "python"
-    assert find_candidate("exec:reference", SHIPPED).identity == find_candidate("reference", SHIPPED).identity
-    assert (
-        find_candidate("reference+acknowledges-before-shadow", SHIPPED).identity
-        == "reference+acknowledges-before-shadow"
-    )
+    program = find_candidate("exec:reference", SHIPPED)
+    assert (program.kind, program.identity) == ("exec", "reference")
+    for defects in ("acknowledges-before-shadow", "acknowledges-before-shadow+every-reading"):
+        assert find_candidate(f"reference+{defects}", SHIPPED).identity == f"reference+{defects}"
     assert find_candidate(mine, SHIPPED).name == "mine"
     assert find_candidate("postfix", SHIPPED) == read_description(SHIPPED / "postfix.yaml")
     image = find_candidate("docker:mine:1.2", SHIPPED)
@@ -112,7 +111,7 @@ def test_each_form_of_a_candidate_s_name_finds_its_candidate(tmp_path: Path):
     assert long.name.startswith("registry.test-mine-sha256-aaaa")
     remote = find_candidate("tcp:127.0.0.1:2525", SHIPPED)
     assert remote.kind == "remote"
-    assert remote.addresses["frontend"].port == 2525
+    assert remote.addresses["frontend"].at == ("127.0.0.1", 2525)
 
 
 def test_the_reference_has_the_harness_s_own_version_in_its_process_and_as_a_program():
@@ -139,6 +138,9 @@ def test_a_file_may_have_a_plus_in_its_name(tmp_path: Path):
         "docker:_x",
         "remote:reference",
         "mine+defect",
+        "postfix+acknowledges-before-shadow",
+        "reference+no-such-defect",
+        "reference+acknowledges-before-shadow+no-such-defect",
         "./none.yaml",
     ],
 )
@@ -231,10 +233,13 @@ def test_options_and_the_description_s_folder_are_placeholders_of_commands(tmp_p
         ('argv: [x, "{confg}"]', "argv[1]: '{confg}': unknown placeholder 'confg' (did you mean 'config'?)"),
         ('argv: ["{listen.fronted}"]', "unknown placeholder 'listen.fronted' (did you mean 'listen.frontend'?)"),
         ('argv: ["{options.mod}"]\noptions: {mode: x}', "(did you mean 'options.mode'?)"),
-        ('argv: [x]\ncommands: {stop: ["{1}"]}', "commands.stop[0]: '{1}': unknown placeholder '1'"),
+        (
+            'argv: [x]\ncommands: {stop: ["{1}"]}',
+            "commands.stop[0]: '{1}': unknown placeholder '1' (known placeholders: config,",
+        ),
     ],
 )
-def test_an_unknown_placeholder_is_reported_with_the_most_similar_one(tmp_path: Path, text: str, said: str):
+def test_an_unknown_placeholder_is_reported_with_the_most_similar_one_or_with_all(tmp_path: Path, text: str, said: str):
     kept = "\n".join(line for line in MINE.splitlines() if not line.startswith("argv:"))
     (problem,) = unknown_placeholders(read_description(written(tmp_path, f"{kept}\n{text}\n")))
     assert said in problem

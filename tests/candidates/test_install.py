@@ -55,4 +55,6 @@ def test_the_doctor_says_how_to_install_what_is_missing(
     )
     assert all(one.how_to_install for one in found.values() if one.found is None)
     print_programs()
-    assert "smtp-conformance[" in capsys.readouterr().out, "brackets are not taken as the table's markup"
+    printed = capsys.readouterr().out.splitlines()
+    assert {f"  {one.name}: {one.how_to_install}" for one in found.values() if one.found is None} <= set(printed)
+    assert any("smtp-conformance[" in line for line in printed), "brackets are not taken as the table's markup"

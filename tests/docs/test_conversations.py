@@ -31,7 +31,7 @@ MESSAGE = "Message-ID: <{}@outside.test>\r\nDate: Tue, 01 Jan 2030 10:00:00 +000
 SHADOWING, ASKING, TRACKING, QUERYING, REFUSING = range(5)
 
 
-def test_every_conversation_of_the_page_has_a_test():
+def test_the_conversations_of_the_page_are_those_that_the_tests_name() -> None:
     assert len(CONVERSATIONS) == len((SHADOWING, ASKING, TRACKING, QUERYING, REFUSING))
     verbs = [re.findall(r"^C: (\S+)", text, re.MULTILINE) for text in CONVERSATIONS]
     assert "XSHADOWREQUEST" in verbs[SHADOWING]

@@ -206,7 +206,7 @@ def test_only_loopback_names_and_addresses_need_no_permission(host: str, here: b
         check_hosts([there], [])
     else:
         for others in ([], ["127.0.0.1", "localhost", "*", "0.0.0.0/0", "::/0"]):
-            with pytest.raises(CandidateError):
+            with pytest.raises(CandidateError, match="which is not this machine"):
                 check_hosts([there], others)
 
 

@@ -1,5 +1,7 @@
 """Verdicts change for lateness, for a shortage of the machine, and for `should` rows; all others stay as they are."""
 
+from dataclasses import replace
+
 import pytest
 
 from conformance.history.events import AnyEvent, Attempt, Lag, NodeEvent, StepEvent, Talked
@@ -90,6 +92,8 @@ def test_lateness_does_not_excuse_a_server_that_failed_to_start() -> None:
     check = "invariant.nothing-acknowledged-is-lost"
     verdict = Verdict(check=check, outcome=Outcome.FAIL, sentence="lost", evidence=(failed.n,))
     assert next(excuse_lateness([verdict], [*history(0, 20), failed], 10)).outcome is Outcome.FAIL
+    exited = replace(failed, action="exited")
+    assert next(excuse_lateness([verdict], [*history(0, 20), exited], 10)).outcome is Outcome.INCONCLUSIVE
 
 
 def test_the_cause_of_the_lateness_is_named() -> None:

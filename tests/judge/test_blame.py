@@ -89,6 +89,26 @@ def blamed(history: str, *expected: tuple[str, dict[str, object]], rows: tuple[s
     return [one.requirements[0] for one in judge_cell(cell, made.events, setting) if one.outcome is Outcome.FAIL]
 
 
+@pytest.mark.parametrize(
+    ("fields", "said", "first"),
+    [
+        ({"code": 450}, "250", "SR-ENA-04"),  # a refusal is missing
+        ({"classes": [4, 5]}, "250", "SR-ENA-04"),
+        ({"enhanced": "4.4.0"}, "250", "SR-ENA-04"),
+        ({"classes": [2], "text": "stored"}, "250", "RL-RPL-01"),  # accepted as expected, with another text
+        ({"text": "stored"}, "250", "RL-RPL-01"),
+        ({"code": 250}, "451", "SR-ENA-03"),  # a refusal too many
+        ({"classes": [2]}, "451", "SR-ENA-03"),
+        ({"classes": [2, 5]}, "451", "RL-RPL-01"),
+    ],
+)
+def test_an_accepted_message_is_blamed_on_rows_about_refusals_only_where_one_is_expected(
+    fields: dict[str, object], said: str, first: str
+):
+    lines = f"outside > mbx1  m: {said}"
+    assert blamed(lines, ("reply", {"of": "m"} | fields), rows=("RL-RPL-01", "SR-ENA-03", "SR-ENA-04"))[0] == first
+
+
 SHADOW = ("shadow", {"of": "m", "by": "mbx1", "on": ["mbx2", "mbx3"], "stored": "before-acknowledgement"})
 ATTEMPTS = ("shadow-attempts", {"of": "m", "by": "mbx1", "sites": ["remote", "remote", "remote", "remote", "local"]})
 

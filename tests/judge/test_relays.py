@@ -29,7 +29,9 @@ def of_relays(scenario: Scenario) -> bool:
 
 @pytest.mark.parametrize("scenario", [one for one in CORPUS if of_relays(one)], ids=lambda one: one.id)
 def test_scenarios_for_ordinary_relays_name_a_row_that_binds_relays(scenario: Scenario) -> None:
-    for cell in scenario.cells("smoke", None):
+    cells = scenario.cells("smoke", None)
+    assert cells
+    for cell in cells:
         expected = [step.action.expectation for step in flattened(cell.steps) if isinstance(step.action, Expect)]
         for rows in [cell.requirements, *(one.requirements for one in expected if one.requirements)]:
             assert any(catalogue()[row].profile == "relay" for row in rows), rows

@@ -87,11 +87,11 @@ def test_without_the_option_rcpt_no_mail_is_sent(context: ssl.SSLContext):
     assert {"message-accepted", "size-enforced", "message-ends-at-crlf-dot-crlf-only", "arrives-once"} <= set(reasons)
 
 
-def test_no_variant_has_the_end_of_content_in_it():
+def test_variants_differ_and_none_has_the_end_of_content_in_it() -> None:
     contents = {v.name: content_of(v, "a@b.test", "mark") for v in VARIANTS.values() if not v.chunked}
     assert [name for name, (content,) in contents.items() if b"\r\n.\r\n" in content] == []
     assert all(VARIANTS[name].octets in content for name, (content,) in contents.items())
-    assert len({(v.octets, v.chunked, v.cut) for v in VARIANTS.values()}) == len(VARIANTS) >= 40
+    assert len({(v.octets, v.chunked, v.cut) for v in VARIANTS.values()}) == len(VARIANTS)
 
 
 @pytest.mark.long

@@ -87,7 +87,7 @@ def test_every_row_about_relays_is_broken_by_a_miniature_or_by_a_real_server() -
 
 
 @pytest.mark.parametrize("one", threads(), ids=lambda one: one.thread)
-def test_a_thread_names_a_row_and_a_defect_of_it(one: Thread) -> None:
+def test_a_thread_names_a_row_of_its_cell_and_no_defect_of_another_row(one: Thread) -> None:
     assert one.row in catalogue().ids
     assert one.row in CELLS[one.cell].requirements
     assert not (one.miniature or "").startswith(SPOOLING) or (one.miniature or "").removeprefix(SPOOLING) in {

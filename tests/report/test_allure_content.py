@@ -1,12 +1,14 @@
 """The content of Allure's results: written through allure-pytest, and read from its files."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from conformance.history.events import Connected
 from conformance.report.allure_content import allure_steps
 from conformance.report.allure_run_files import allure_categories, write_run_files
 from conformance.report.diagram.excerpt import MAX_EXCERPT_ROWS, ROWS_AROUND, excerpt_rows, excerpt_svg
@@ -171,6 +173,15 @@ def test_the_excerpt_of_a_long_diagram_is_small_and_has_the_marked_rows() -> Non
     assert len(picture) < 20_000
     ElementTree.fromstring(picture)
     assert picture.count('class="row') == len(kept)
+
+
+def test_an_excerpt_that_begins_within_its_sessions_has_the_columns_of_their_parties() -> None:
+    _, stored = cell_view().verdicts[0].evidence
+    later = cell_view().verdicts[0].model_copy(update={"evidence": (stored + 2,)})  # the reply to the next command
+    cell = cell_view(verdicts=(later,))
+    excerpt = excerpt_rows(diagram_rows(cell), later.evidence)
+    assert not any(isinstance(cell.event_by_number[number], Connected) for row in excerpt for number in row.numbers)
+    assert re.findall(r">(outside|mbx1|mbx2)</text>", excerpt_svg(cell)) == ["outside", "mbx1", "mbx2"]
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def test_each_cell_is_once_in_allures_tree_and_its_links_resolve(real_run: Path,
     places = [leaf for group in tree["groupsById"].values() for leaf in group.get("leaves", ())]
     assert sorted(places) == sorted(one["id"] for one in results)
     links = [link["url"] for one in results for link in one["links"]]
+    assert links
     assert [url for url in links if not (allure_page.parent / unquote(url.partition("#")[0])).is_file()] == []
 
 

@@ -68,6 +68,7 @@ def test_a_cell_of_another_candidate_build_is_not_flaky(runs: Path) -> None:
     earlier_outcomes = read_earlier_outcomes(find_earlier_runs(runs, runs.parent), slug, changed)
     assert earlier_outcomes[0].causes == ("candidate",)
     assert find_flaky_outcome(Outcome.FAIL, earlier_outcomes) is None
+    assert "flaky" not in cell_page(cell_view(candidate_sha256="0" * 64), earlier_outcomes=earlier_outcomes)
 
 
 def test_an_earlier_outcome_that_was_not_finished_is_skipped(runs: Path) -> None:

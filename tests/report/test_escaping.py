@@ -1,14 +1,15 @@
 """Text of a peer in the terminal, Markdown and GitHub's annotations: it is shown, and never interpreted."""
 
+import re
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from conformance.report.escaping import code_span, escape_annotation, escape_markdown, visible
 
-SPECIAL = st.sampled_from("`*_[]|~<>&\\:,%\r\n\t\x1b\u2028")
+SPECIAL = st.sampled_from("`*_[]{}()#+-.!|~<>&\\:,%\r\n\t\x1b\u2028")
 ANYTHING = st.text(st.one_of(SPECIAL, st.characters(categories=("L", "M", "N", "P", "S", "Z", "C"))))
 
 
@@ -50,17 +51,15 @@ def test_text_beyond_a_limit_is_cut_and_the_missing_characters_are_counted(text:
 
 @given(ANYTHING)
 def test_markdown_has_no_live_markup(text: str) -> None:
-    shown = escape_markdown(text)
-    assert "\n" not in shown
-    assert "<" not in shown
-    assert ">" not in shown
-    for place, character in enumerate(shown):
-        if character in "`*_[]|~":
-            before = shown[:place]
-            assert (len(before) - len(before.rstrip("\\"))) % 2 == 1
+    """Without the escaped characters and the entities, no character is left that Markdown or HTML gives a meaning."""
+    live = re.sub(r"\\[!-/:-@\[-`{-~]|&(?:amp|lt|gt);", "", escape_markdown(text))
+    assert not set(live) & set("\\`*_{}[]()#+-.!|~<>&\r\n")
 
 
 @given(ANYTHING)
+@example("ends with `")
+@example("` begins with one")
+@example("`` has two ` in a row")
 def test_a_code_span_is_closed_only_by_its_own_fence(text: str) -> None:
     span = code_span(text)
     fence = span[: len(span) - len(span.lstrip("`"))]
@@ -69,6 +68,8 @@ def test_a_code_span_is_closed_only_by_its_own_fence(text: str) -> None:
     inner = span[len(fence) : -len(fence)]
     runs = [run for run in "".join(c if c == "`" else " " for c in inner).split() if run]
     assert fence not in runs
+    assert not inner.startswith("`")
+    assert not inner.endswith("`"), "the closing fence would be longer"
 
 
 @given(ANYTHING)

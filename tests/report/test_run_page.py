@@ -90,6 +90,7 @@ def test_a_summary_begins_with_the_group_in_which_the_candidate_fails_most() -> 
     assert (made.counts[Outcome.FAIL], made.counts[Outcome.PASS]) == (300, 300)
     rows = [catalogue()[one.verdicts[0].requirements[0]] for one in own if one.outcome is Outcome.FAIL]
     failed = Counter(row.group for row in rows)
+    assert made.worst
     assert [count for _, count, _ in made.worst] == sorted(failed.values(), reverse=True)[: len(made.worst)]
     assert all(failed[group] == count <= judged_cells for group, count, judged_cells in made.worst)
     assert len(failed) > 1

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from conformance.report.tables_page import TableOnPage, label_of, tables_page, trend_lines, value_text
+from conformance.report.tables_page import MAX_TEXT, TableOnPage, label_of, tables_page, trend_lines, value_text
 from conformance.spark.aggregation import TABLES
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e'\""
@@ -87,7 +87,9 @@ def test_the_page_plots_a_trend_of_two_or_more_runs() -> None:
     assert page.count("<script>") == 1
 
 
-def test_long_values_are_cut() -> None:
-    assert len(value_text("x" * 10_000)) < 640
+def test_values_are_cut_at_the_limit_and_lists_are_joined() -> None:
+    assert value_text("x" * MAX_TEXT) == "x" * MAX_TEXT
+    assert value_text("x" * (MAX_TEXT + 9)) == "x" * MAX_TEXT + "… (+9 characters)"
+    assert len(value_text(["x"] * MAX_TEXT)) < MAX_TEXT + 40
     assert value_text(None) == ""
     assert value_text(["a", "b"]) == "a, b"

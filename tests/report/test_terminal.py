@@ -1,8 +1,10 @@
 """The end of a run in the terminal, in GitHub's annotations and in its step summary."""
 
+from conformance.report.root_causes import find_root_causes
 from conformance.report.terminal import github_annotations, github_step_summary, terminal_summary
+from conformance.requirements.catalogue import catalogue
 from conformance.verdicts import Outcome, Verdict
-from tests.report.samples import REFERENCE, cell_view, good, judged, run_summary
+from tests.report.samples import REFERENCE, cell_view, good, judged, passed, run_summary
 
 
 def test_plain_text_has_no_escapes_and_stays_within_its_width() -> None:
@@ -40,3 +42,19 @@ def test_the_step_summary_has_the_matrix_and_the_sentences() -> None:
     text = github_step_summary(run_summary(*cells))
     assert "\n\n| scenario | reference |\n|---|---|\n| fine | ✓ 1 |\n| other | ✗ 1 |\n\n" in text
     assert "\n- ✗ **other\\[messages=1\\]** (reference): it is fail\n" in text
+
+
+def test_both_summaries_say_how_many_root_causes_are_left_out() -> None:
+    rows = [row.id for row in catalogue().requirements]
+    run = run_summary(*(judged(Outcome.FAIL, row, scenario=f"about-{row.lower()}") for row in rows))
+    more = len(find_root_causes(run.cells)) - 10
+    assert more > 0
+    assert f"\n... and {more} more rows\n" in terminal_summary(run, width=200, colour=False)
+    assert f"\n- ... and {more} more rows\n" in github_step_summary(run)
+
+
+def test_a_cell_with_a_remark_is_not_said_to_have_passed() -> None:
+    remark = passed("expect.y", "SR-WIR-05").model_copy(update={"remark": True, "sentence": "broken"})
+    wrong = Verdict(check="expect.x", outcome=Outcome.FAIL, requirements=("SR-CRE-01",), sentence="it is fail")
+    notes = run_summary(cell_view(verdicts=(wrong, remark)), good()).notes()
+    assert notes[0] == "1 cell has a remark: a `should` row is broken there"

@@ -1,6 +1,7 @@
 """The catalogue of requirements: its rows, the text of a clause, and which scenarios and defects cover a row."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -42,15 +43,21 @@ def test_a_clause_has_level_source_and_text() -> None:
         "only after a shadow server has acknowledged its copy."
     )
     assert clause("SR-WIR-03").startswith("SR-WIR-03 (must, wire-profile.md): ")
-    with pytest.raises(KeyError):
-        clause("SR-CRE-99")
 
 
-def test_a_row_binds_servers_of_its_generations() -> None:
+def test_an_unknown_id_has_no_row_and_no_clause() -> None:
+    assert catalogue().get("SR-CRE-99") is None
+    for lookup in (clause, catalogue().__getitem__):
+        with pytest.raises(KeyError, match="SR-CRE-99"):
+            lookup("SR-CRE-99")
+
+
+def test_a_row_binds_servers_of_its_generations_and_a_row_of_any_generation_binds_all() -> None:
     assert catalogue()["SR-BND-06"].binds({"ex2010"})
     assert catalogue()["SR-CRE-01"].binds({"ex2010", "ex2013"})
     assert not catalogue()["SR-CRE-01"].binds({"ex2010"})
-    assert catalogue().get("SR-CRE-99") is None
+    assert catalogue()["RL-ACK-01"].generations == ("any",)
+    assert catalogue()["RL-ACK-01"].binds({"ex2010"})
 
 
 @pytest.mark.parametrize(
@@ -96,6 +103,9 @@ def test_coverage_lists_scenarios_defects_and_gaps_of_each_row() -> None:
     assert [(one.rules, one.unjudged) for one in found[1:3]] == [(("model.x",), ""), ((), "unseen")]
 
 
-def test_coverage_of_an_unknown_row_is_an_error() -> None:
-    with pytest.raises(KeyError):
-        coverage(made(row()), {"a": ["SR-CRE-1"]}, {}, {}, {}, {})
+@pytest.mark.parametrize("given", ["scenarios", "defects", "rules", "queries", "unjudged"])
+def test_coverage_of_an_unknown_row_is_an_error(given: str) -> None:
+    names: dict[str, Any] = {"scenarios": {}, "defects": {}, "rules": {}, "queries": {}, "unjudged": {}}
+    names[given] = {"SR-CRE-1": "unseen"} if given == "unjudged" else {"a": ["SR-CRE-1"]}
+    with pytest.raises(KeyError, match="SR-CRE-1"):
+        coverage(made(row()), **names)

@@ -1,11 +1,14 @@
-"""Files that are replaced and removed together: which are, in which order of the calls, and what a failure leaves."""
+"""Files that are replaced and removed together: which are, in which order of the calls, and what a failure leaves.
+
+Files to which lines are appended: what is left of the last one after an interruption.
+"""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from conformance.results.atomic_write import StagedFiles
+from conformance.results.atomic_write import StagedFiles, read_whole_lines
 
 
 @pytest.fixture
@@ -79,3 +82,18 @@ def test_a_part_of_the_content_does_not_replace_the_file(
                 staged.write(file, b"new")
         assert not hidden.exists()
     assert file.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"), [(b"", []), (b"one\n", [b"one"]), (b"one\ntw", [b"one"]), (b"on", []), (None, [])]
+)
+def test_a_line_can_be_appended_after_the_whole_lines(
+    tmp_path: Path, content: bytes | None, lines: list[bytes]
+) -> None:
+    path = tmp_path / "lines"
+    if content is not None:
+        path.write_bytes(content)
+    assert read_whole_lines(path) == lines
+    with path.open("ab") as file:
+        file.write(b"new\n")
+    assert path.read_bytes().splitlines() == [*lines, b"new"]

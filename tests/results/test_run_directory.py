@@ -50,8 +50,9 @@ def test_a_cell_without_a_footer_was_cut_short(tmp_path: Path) -> None:
     assert (cell.events, cell.verdicts, cell.footer) == (EVENTS, VERDICTS, None)
 
 
-def test_a_stored_cell_is_not_overwritten(tmp_path: Path) -> None:
-    path = write_cell(tmp_path)
+@pytest.mark.parametrize("whole", [True, False], ids=["finished", "cut short"])
+def test_a_stored_cell_is_not_overwritten(tmp_path: Path, *, whole: bool) -> None:
+    path = write_cell(tmp_path, whole=whole)
     before = path.read_bytes()
     with pytest.raises(RunDirectoryError, match="run before"):
         write_cell(tmp_path)
@@ -242,6 +243,14 @@ def test_the_events_before_the_cut_in_a_compressed_file_are_read(tmp_path: Path)
     cell = read_cell(path)
     assert (cell.events, cell.cut_short) == (EVENTS, True)
     assert cell.damage[-1].why == "the compressed file was cut short"
+    counts = []
+    for cut in range(len(octets) // 2, len(octets), 16):
+        path.write_bytes(octets[:cut])
+        cell = read_cell(path)
+        assert (cell.events, cell.cut_short) == (EVENTS[: len(cell.events)], True)
+        counts.append(len(cell.events))
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1] == len(EVENTS), "the first cuts leave a part of the events"
     path.write_bytes(octets[:40])
     with pytest.raises(CellUnreadable):
         read_cell(path)
@@ -269,6 +278,7 @@ def test_node_directories_are_archived_unless_the_cell_failed_or_was_not_judged(
         assert not writer.attachments.exists()
     else:
         assert (writer.attachments / "mbx1" / "node.log").read_text() == "started"
+        assert not archive_path(writer.attachments).exists()
 
 
 @given(st.text(min_size=1), st.text(min_size=1))

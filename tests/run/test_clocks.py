@@ -89,18 +89,18 @@ class HandLoop:
 
 
 def test_progress_is_flushed_once_before_virtual_time_passes() -> None:
-    handed_on: list[list[str]] = []
+    handed_on: list[tuple[float, list[str]]] = []
     happened: list[str] = []
 
     async def main(clock: Clock) -> None:
-        clock.flush_with(lambda: handed_on.append(happened[:]))
+        clock.flush_with(lambda: handed_on.append((clock.elapsed(), happened[:])))
         for word in ("one", "two"):
             happened.append(word)
             clock.note_progress()
             await asyncio.sleep(0)
         assert handed_on == []
         await clock.sleep(7)
-        assert handed_on == [["one", "two"]]
+        assert handed_on == [(0.0, ["one", "two"])]
 
     run_with_clock(main, "virtual")
 

@@ -1,4 +1,4 @@
-"""Which accepted messages are undelivered, so that the drain waits for them, and that what a server holds after it is judged."""
+"""Which accepted messages are undelivered, so that the drain waits for them; what a server holds in the end is judged."""
 
 from typing import Any
 

@@ -74,6 +74,7 @@ def test_the_node_that_waited_longest_is_named(rivals):
         while seconds < 0.3 and time.monotonic() - began < 60:  # idle has waited a little before it slept
             seconds, node = RunDelay(lambda: {"idle": idle.pid, "busy": rivals[1]}).take_longest_wait()
         assert node == "busy"
+        assert RunDelay(lambda: {"busy": rivals[1], "idle": idle.pid}).take_longest_wait()[1] == "busy", "in any order"
         os.killpg(idle.pid, 9)
 
 

@@ -152,6 +152,9 @@ def test_the_driver_has_the_address_that_the_master_sees() -> None:
     own = [address[4][0] for address in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
     with socket.create_server((own[0], 0)) as master:
         assert driver_address(f"spark://{own[0]}:{master.getsockname()[1]}") == own[0]
+        connection, seen = master.accept()
+        connection.close()
+    assert seen[0] == own[0]
 
 
 def test_a_url_of_another_scheme_is_refused() -> None:

@@ -1,5 +1,6 @@
 """The ahead-of-time cache of Java: it is used if it exists, built on request, and replaces the old one."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,23 @@ def test_the_cache_is_built_with_the_sessions_options_and_replaces_the_old_one(t
     assert words[0] == "-Xmx2g"
     assert [word for word in words if word.startswith("-XX:AOTMode")] == ["-XX:AOTMode=create"]
     assert words[-2:] == ["-cp", "a.jar:b.jar"]
+
+
+def test_the_record_may_lie_on_another_file_system_than_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        if tmp_path / "cache" not in self.parents:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    found = aot_cache_for(java_that(MAKES, tmp_path), tmp_path / "cache", tmp_path)
+    found.record.touch()
+    assert found.build(tmp_path / "java", [], "")
+    assert list(found.file.parent.iterdir()) == [found.file]
 
 
 def test_a_java_that_cannot_build_the_cache_leaves_the_old_one(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 from conformance.results.layout import PARQUET_FOLDER, RunDirectoryError
 from conformance.results.parquet import write_parquet
 from conformance.spark.buckets import bucket_numbers, write_buckets
-from conformance.spark.build_layers import LAYERS, build_layers, reject_cell_id_collisions
+from conformance.spark.build_layers import LAYERS, _code_alone, build_layers, reject_cell_id_collisions
 from conformance.spark.ingest import IngestedRun, read_headers, read_tables
 from conformance.spark.schemas import TRANSACTION_COLUMNS
 from conformance.spark.topologies import JSON_COLUMNS
@@ -175,3 +175,12 @@ def test_layers_of_a_damaged_run_are_written_and_its_damage_reported(tmp_path: P
     assert len(ids["cells"]) == 2
     assert set(ids["transactions"]) == set(ids["recorded_verdicts"]) == set(ids["cells"])
     assert len(ids["recorded_verdicts"]) == 2 * len(DEFECTS)
+
+
+def test_only_what_the_code_does_counts_for_its_hash() -> None:
+    source = (
+        '"""A module."""\nLIMIT = 3\n"""The limit."""\n\ndef f(x):\n    """Return it."""\n    return x + "a"  # why\n'
+    )
+    assert _code_alone(source) == _code_alone('LIMIT = (3)\ndef f(x):\n    """Other."""\n    return x + "a"\n')
+    assert _code_alone(source) != _code_alone(source.replace('"a"', '"b"'))
+    assert _code_alone(source) != _code_alone(source.replace("LIMIT = 3", "LIMIT = 4"))

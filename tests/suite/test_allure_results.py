@@ -31,5 +31,5 @@ def test_workers_write_where_the_command_line_says(tmp_path: Path):
     ran = conformance_command("run", str(ROOT / SCENARIO), *words, cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     cells = list((tmp_path / "run/cells").glob("*.jsonl*"))
-    assert len(list((tmp_path / "mine").glob("*-result.json"))) == len(cells)
+    assert len(list((tmp_path / "mine").glob("*-result.json"))) == len(cells) > 1
     assert not (tmp_path / "run/allure-results").exists()

@@ -103,12 +103,36 @@ def test_an_entry_explains_a_rule_of_the_model_about_the_same_requirement(row: s
     assert not entry.matches(failed(f"model.{row}", row))
 
 
-def test_an_entry_for_a_check_that_the_scenario_waives_is_not_stale():
-    entry = KnownFailure(
-        scenario="sends", check="invariant.content-unchanged", requirement="SR-CRE-06", comment="it is only a test"
+def test_the_text_of_a_failure_that_a_rule_of_the_model_alone_sees_is_the_comment_of_the_entry_that_explains_it() -> (
+    None
+):
+    race = KnownFailure(
+        scenario="sends",
+        check="expect.report",
+        requirement="RL-DSN-01",
+        comment="it is only a test",
+        sometimes="whether the kill comes between two files",
     )
-    baseline, judges_it = Baseline(candidate="mine", known=(entry,)), _Cell()
-    assert compare_with_baseline(baseline, _Cell(), Outcome.PASS, ()).outcome is Outcome.PASS
+    other = race.model_copy(update={"requirement": "RL-X", "comment": "about another row"})
+    baseline = Baseline(candidate="mine", known=(race, other))
+    result = compare_with_baseline(baseline, _Cell(), Outcome.FAIL, (failed("model.RL-DSN-01", "RL-DSN-01"),))
+    assert (result.known, result.text) == (True, "it is only a test")
+
+
+@pytest.mark.parametrize(
+    ("check", "waived"),
+    [
+        ("invariant.content-unchanged", "content-unchanged"),
+        ("invariant.content-unchanged", "invariant.content-unchanged"),
+        ("model.SR-DUP-01", "model.SR-DUP-01"),
+        ("model.SR-DUP-01", "SR-DUP-01"),
+    ],
+)
+def test_an_entry_for_a_check_that_the_scenario_waives_is_not_stale(check: str, waived: str):
+    entry = KnownFailure(scenario="sends", check=check, requirement="SR-CRE-06", comment="it is only a test")
+    baseline, waives_it, judges_it = Baseline(candidate="mine", known=(entry,)), _Cell(), _Cell()
+    waives_it.waive = {waived: "a server may do so"}
+    assert compare_with_baseline(baseline, waives_it, Outcome.PASS, ()).outcome is Outcome.PASS
     judges_it.waive = {}
     assert compare_with_baseline(baseline, judges_it, Outcome.PASS, ()).outcome is Outcome.FAIL
 
@@ -173,6 +197,14 @@ def test_an_entry_about_a_race_is_kept_when_another_cell_fails_for_the_same_reas
         ({"at": "DATA"}, False),
         ({"at": "RCPT"}, True),
     ]
+
+
+def test_an_entry_about_a_race_is_drafted_once_when_its_requirement_is_not_the_first(tmp_path: Path):
+    race = "    sometimes: whether the kill comes between two files\n"
+    (tmp_path / "mine.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends") + race, "utf-8")
+    wrong = failed("expect.delivered", "RL-X").model_copy(update={"requirements": ("RL-X", "RL-ACK-01")})
+    (entry,) = draft_entries([draft_cell({}, wrong)], read_baselines([str(tmp_path)]))["mine"]
+    assert (entry["requirement"], "sometimes" in entry) == ("RL-X", True)
 
 
 def test_two_baselines_of_one_candidate_are_refused(tmp_path: Path):

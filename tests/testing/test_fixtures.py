@@ -10,8 +10,10 @@ import pytest
 from conformance.candidates.description import REFERENCE, CandidateError
 from conformance.history.events import Delivered, FaultFired, NodeEvent
 from conformance.nodes.contract import NodeError
+from conformance.run.cell import CellRunner, RecordedRun
 from conformance.run.world import World
 from conformance.scenarios.cells import Cell
+from conformance.scenarios.errors import InvalidFile
 from conformance.testing import MailBench, MailLink, MailNode, MailNodes, MailSink
 
 pytest_plugins = ["conformance.fixtures"]
@@ -86,8 +88,11 @@ def test_an_invalid_fault_and_an_unknown_name_are_refused(smtp_sink: MailSink):
         smtp_sink.heal("fault-7")
 
 
-def test_a_timeout_reports_how_many_messages_arrived(smtp_sink: MailSink):
+def test_a_timeout_reports_how_many_messages_arrived(smtp_sink: MailSink) -> None:
     with pytest.raises(TimeoutError, match="0 of 2 messages came within 0.05 s"):
+        smtp_sink.wait_for(2, within=0.05)
+    send(smtp_sink)
+    with pytest.raises(TimeoutError, match="1 of 2 messages came within 0.05 s"):
         smtp_sink.wait_for(2, within=0.05)
 
 
@@ -203,6 +208,38 @@ def test_a_scenario_with_own_timers_has_those_of_the_candidate(run_scenario, tmp
     (result,) = run_scenario(file)
     assert str(result.outcome) == "pass"
     assert max(event.t for event in result.events) >= REFERENCE.own_timers.given_up_after  # type: ignore[union-attr]  # stated
+
+
+@pytest.mark.parametrize(("problem", "left"), [("", []), ("it broke", ["mta1"])])
+def test_the_logs_of_a_result_are_those_that_are_not_compressed(
+    run_scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str, left: list[str]
+):
+    async def run(self: CellRunner, _: object) -> RecordedRun:
+        log = self.directory / "mta1" / "node.log"
+        log.parent.mkdir()
+        log.write_text("ready\n", "utf-8")
+        return RecordedRun((), problem, simulated=0.0, logs={"mta1": log})
+
+    monkeypatch.setattr(CellRunner, "run", run)
+    file = tmp_path / "own.scenario.yaml"
+    file.write_text(OWN_TIMERS.partition("steps:")[0] + "steps: [{advance: 1s}]\n", "utf-8")
+    (result,) = run_scenario(file)
+    assert list(result.logs) == left
+    assert all(path.is_file() for path in result.logs.values())
+
+
+def test_a_name_that_is_refused_does_not_prevent_the_next_start(mail_node):
+    for _ in range(2):
+        with pytest.raises(InvalidFile, match="a name is given to two parties"):
+            mail_node("reference", name="outside")
+
+
+def test_the_commands_of_two_sinks_of_one_name_are_apart(mail_bench: MailBench):
+    sinks = mail_bench.sink("store", "smtp"), mail_bench.sink("store", "lmtp")
+    send(sinks[0], client=smtplib.SMTP)
+    send(sinks[1], client=smtplib.LMTP)
+    assert [sink.commands[0].split()[0].upper() for sink in sinks] == ["EHLO", "LHLO"]
+    assert {line.split()[0].upper() for line in sinks[0].commands} == {"EHLO", "MAIL", "RCPT", "DATA", "QUIT"}
 
 
 def test_a_scenario_without_a_clock_has_the_first_one_that_suits_the_candidate(run_scenario, tmp_path: Path):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from conformance.results.schema import CellHeader
 from conformance.verdicts import Outcome, worst_in_cell, worst_over_cells
 from conformance.verdicts.changes import CAUSES, CellState, ChangeKind, cell_state, change_causes, change_kind, is_flaky
 from conformance.verdicts.outcome import OUTCOME_DISPLAY, outcome_for_row
@@ -45,6 +46,7 @@ def test_a_remark_is_a_failure_only_with_should_fail() -> None:
 
 def test_each_recorded_field_is_a_cause_of_its_own_kind() -> None:
     fields = [field for own in CAUSES.values() for field in own]
+    assert set(fields) <= CellHeader.model_fields.keys()
     header = SimpleNamespace(**dict.fromkeys(fields, 1))
     assert change_causes(header, header) == ()
     for cause, own in CAUSES.items():

@@ -96,28 +96,38 @@ def _is_expected_reply(expected: ReplyExpected, attempt: Attempt, *, compare_enh
     )
 
 
+def _expected_classes(expected: ReplyExpected) -> frozenset[int] | None:
+    """Return the first digits that the code of an expected reply may have; none where no reply is expected, None for any.
+
+    They are those of `code`, else `classes`, else that of `enhanced`; `text` says nothing about them.
+    """
+    if expected.code is not None:
+        return frozenset({expected.code // 100} if isinstance(expected.code, int) else ())
+    if expected.classes is not None:
+        return frozenset(expected.classes)
+    digit = (expected.enhanced or "")[:1]
+    return frozenset({int(digit)}) if digit in ("2", "4", "5") else None
+
+
 def _add_reply_violation(
     finding: Finding, expected: ReplyExpected, message: MessageMade, attempt: Attempt, requirements: Sequence[str]
 ) -> None:
     """Add the violation of an unexpected reply, with its kind.
 
-    `missing`: the message was accepted, and no positive `code` is expected, so a refusal is missing; `surplus`: it was refused,
-    or got no reply, and a positive `code` is expected; `size`: the same with 552, where RL-CNT-02 is one of the scenario's
-    `requirements`; `other`: it was refused with a code of the class of the expected one, and the code, enhanced code or text is
-    another one; '' anything else.
+    `missing`: the message was accepted, and no positive reply is expected, so a refusal is missing; `surplus`: it was refused,
+    or got no reply, and only a positive reply is expected; `size`: the same with 552, where RL-CNT-02 is one of the scenario's
+    `requirements`; `other`: it was refused with a code of an expected class, and the code, enhanced code or text is another one;
+    '' anything else, also where no class is expected.
     """
-    accepted = attempt.code is not None and attempt.code // 100 == 2
-    expects_acceptance = isinstance(expected.code, int) and expected.code // 100 == 2
-    kind: ViolationKind = "" if accepted is expects_acceptance else "missing" if accepted else "surplus"
-    if (
-        not accepted
-        and isinstance(expected.code, int)
-        and attempt.code is not None
-        and attempt.code // 100 == expected.code // 100
-    ):
+    classes = _expected_classes(expected)
+    seen_class = attempt.code // 100 if attempt.code is not None else None
+    kind: ViolationKind = ""
+    if classes is not None and seen_class == 2:
+        kind = "" if 2 in classes else "missing"
+    elif classes is not None and seen_class in classes:
         kind = "other"
-    if kind == "surplus" and attempt.code == 552 and "RL-CNT-02" in requirements:
-        kind = "size"
+    elif classes == frozenset({2}):
+        kind = "size" if attempt.code == 552 and "RL-CNT-02" in requirements else "surplus"
     seen = f"{attempt.code} {attempt.enhanced or ''} {attempt.text}" if attempt.code else f"none: {attempt.text}"
     sentence = f"{attempt.server} said {seen} by {format_seconds(attempt.t)}"
     finding.add_message_violation(message, sentence, attempt.n, kind=kind)

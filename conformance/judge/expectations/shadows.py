@@ -205,15 +205,12 @@ def shadow_attempts(expected: ShadowAttemptsExpected, context: ExpectationContex
     Each is checked where the expectation asks for it (`count`, `sites`, `on`, `distinct`). With `of` there is no occasion until a
     transmission of one of these messages has ended. Nothing confirms, so no times are compared.
     """
-    wanted = (
-        ", ".join(expected.sites)
-        if expected.sites
-        else format_count(expected.count)
-        if expected.count
-        else "as the scenario says"
-    )
+    count = format_count(expected.count) if expected.count else "as the scenario says"
+    wanted = ", ".join(expected.sites) if expected.sites else count
     finding = Finding(f"attempts of {expected.by} to make a shadow: {wanted}")
     attempts = _find_attempts(expected, context, finding)
+    if not finding.occasions:
+        return finding
     numbers = [attempt.n for attempt in attempts]
     finding.evidence += numbers
     if expected.sites is not None and not _are_in_sites(context, expected.by, attempts, expected.sites):

@@ -29,7 +29,11 @@ def excerpt_svg(cell: CellView) -> str:
     rows = diagram_rows(cell)
     numbers = [number for verdict in cell.findings for number in cell.evidence_of(verdict)]
     excerpt = excerpt_rows(rows, numbers)
-    columns = party_columns([cell.event_by_number[n] for row in excerpt for n in row.numbers], cell.server_names)
+    shown = {number for row in excerpt for number in row.numbers}
+    # the parties of a session are those of the event that opened it, which may lie before the excerpt
+    sessions = {row.session for row in excerpt}
+    shown |= {connected.n for session, connected in cell.sessions.items() if session in sessions}
+    columns = party_columns([event for event in cell.events if event.n in shown], cell.server_names)
     diagram = lay_out(excerpt, columns, cell.events)
     if not diagram.sections:
         return ""

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conformance.history.events import Attempt, Delivered, MessageMade
+from conformance.model.exploration import __main__ as command
 from conformance.model.exploration.__main__ import app
 from conformance.model.exploration.causes import Way
 from conformance.model.exploration.failures import FAILURES, Failure, essential_causes
@@ -94,6 +95,7 @@ def test_wrong_options_are_refused_before_anything_is_explored(
     words: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "analyse", lambda scope: pytest.fail(f"{scope.name} was explored"))
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == 2
     assert refused.output.startswith(problem)

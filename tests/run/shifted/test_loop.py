@@ -1,6 +1,7 @@
 """The jumps of the shifted clock: from timer to timer of programs and harness, and none is jumped over."""
 
 import asyncio
+import re
 import socket
 import struct
 import sys
@@ -13,6 +14,7 @@ from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.shifted import loop as loop_module
 from conformance.run.shifted.loop import ShiftedClockEventLoop
 from conformance.run.shifted.process_tree import ProcessTree
+from conformance.run.virtual.errors import Runaway
 from conformance.run.virtual.selector import OrderedSelector, Ready
 from tests.run.shifted.shifted_process import HOUR, MARKS, run_shifted, running_shifted
 
@@ -36,17 +38,35 @@ def test_a_loop_without_programs_jumps_to_its_own_timers() -> None:
     assert name == "shifted"
 
 
-def test_much_that_happens_between_jumps_is_no_runaway() -> None:
+def test_what_happens_between_two_jumps_is_a_runaway_when_it_is_too_much() -> None:
+    """However much happens before and after other jumps."""
+
     async def main(clock: Clock) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, ShiftedClockEventLoop)
         loop._max_progress = 50
-        for _ in range(200):
-            loop.note_progress()
+        for at_once in (*[1] * 200, 50, 50):
+            for _ in range(at_once):
+                loop.note_progress()
             await clock.sleep(60)
-        assert f"t={loop.time():.3f}"[:-3] in repr(loop)
+        for _ in range(51):
+            loop.note_progress()
+        with pytest.raises(Runaway, match="more than 50 things have happened"):
+            async with clock.raising_clock_errors():
+                await clock.sleep(60)
 
     run_with_clock(main, "shifted")
+
+
+def test_the_representation_has_the_shifted_time() -> None:
+    async def main(clock: Clock) -> tuple[float, str]:
+        await clock.sleep(5 * 86400)
+        return asyncio.get_running_loop().time(), repr(asyncio.get_running_loop())
+
+    time, shown = run_with_clock(main, "shifted")
+    found = re.search(r"<ShiftedClockEventLoop running t=([\d.]+) ", shown)
+    assert found
+    assert float(found[1]) == pytest.approx(time, abs=5)
 
 
 def test_timers_of_programs_and_harness_expire_in_their_order(tmp_path: Path) -> None:

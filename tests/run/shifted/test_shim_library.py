@@ -28,12 +28,14 @@ def test_the_shim_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_threads_that_compile_the_shim_at_once_leave_one_library(tmp_path: Path) -> None:
-    threads = [threading.Thread(target=build_shim, args=(tmp_path,)) for _ in range(3)]
+    built: list[Path] = []
+    threads = [threading.Thread(target=lambda: built.append(build_shim(tmp_path))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     (library,) = tmp_path.iterdir()
+    assert built == [library] * 3
     ctypes.CDLL(str(library))
 
 

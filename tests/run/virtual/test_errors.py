@@ -6,7 +6,7 @@ import re
 import pytest
 
 from conformance.run.cell_loop import Clock, run_with_clock
-from conformance.run.virtual.errors import ClockError, Deadlock, Runaway, Stall
+from conformance.run.virtual.errors import Deadlock, Runaway, Stall
 from conformance.run.virtual.loop import VirtualClockEventLoop
 
 
@@ -182,5 +182,5 @@ def test_a_deadlock_during_cleanup_ends_the_cell() -> None:
         finally:
             await asyncio.Event().wait()
 
-    with pytest.raises(ClockError):
+    with pytest.raises(Deadlock, match=r"main \(test_errors\.py:\d+\) > Event\.wait"):
         run_with_clock(main, "virtual")

@@ -59,6 +59,7 @@ static int waits(const char *how) {
     if (IS("select")) return select(0, 0, 0, 0, &long_time);
     if (IS("pselect")) return pselect(0, 0, 0, 0, &hour, 0);
     if (IS("epoll_wait")) return epoll_wait(epoll, &event, 1, HOUR * 1000);
+    if (IS("epoll_pwait")) return epoll_pwait(epoll, &event, 1, HOUR * 1000, 0);
     if (IS("sem_timedwait")) { at = in_an_hour(CLOCK_REALTIME); return sem_timedwait(&sem, &at) + 1; }
     if (IS("sem_clockwait")) { at = in_an_hour(CLOCK_MONOTONIC); return sem_clockwait(&sem, CLOCK_MONOTONIC, &at) + 1; }
     if (IS("pthread_cond_timedwait")) {

@@ -1,0 +1,45 @@
+"""The hash of what kept results depend on: which files change it."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.results import fingerprints
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with empty folders of its own, of scenarios and of fixtures."""
+    for name in ("reference", "corpus", "fixtures"):
+        folder = tmp_path / ("package" if name == "reference" else name) / name
+        folder.mkdir(parents=True)
+        monkeypatch.setattr(fingerprints.paths, name, lambda folder=folder: folder)
+    return tmp_path / "package"
+
+
+@pytest.mark.parametrize(
+    ("file", "counts"),
+    [
+        ("judge/cell.py", True),
+        ("requirements/catalogue.yaml", True),
+        ("run/shifted/shim/clocks.c", True),
+        ("run/shifted/shim/shim.h", True),
+        ("report/site.py", False),
+        ("report/templates/page.css", False),
+        ("judge/__pycache__/cell.pyc", False),
+    ],
+)
+def test_a_file_on_which_verdicts_depend_changes_the_hash(package: Path, file: str, counts: bool) -> None:
+    path = package / file
+    path.parent.mkdir(parents=True)
+    path.write_text("before", "utf-8")
+    before = fingerprints.inputs_sha256()
+    path.write_text("after", "utf-8")
+    assert (fingerprints.inputs_sha256() != before) is counts
+
+
+@pytest.mark.parametrize("folder", ["corpus", "fixtures"])
+def test_scenarios_and_fixtures_change_the_hash(package: Path, folder: str) -> None:
+    before = fingerprints.inputs_sha256()
+    (package.parent / folder / folder / "one.yaml").write_text("id: one", "utf-8")
+    assert fingerprints.inputs_sha256() != before
