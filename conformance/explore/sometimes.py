@@ -169,7 +169,11 @@ def _tried_again(facts: Facts) -> bool:
 
 @sometimes("a message was acknowledged without a shadow copy, after tries in vain")
 def _without_copy(facts: Facts) -> bool:
-    """Return whether, between the MAIL and the acceptance of a message, its server tried to store any copy and none of it was stored."""
+    """Return whether a server accepted a message without a copy: of that message none was stored since its MAIL.
+
+    It must have tried to store a copy meanwhile, of any message. Only what a sender of the harness gave to a server of 2013 or later
+    counts.
+    """
     return any(
         given.acceptance is not None
         and any(since < attempt.n < until for attempt in facts.shadow_attempts_by_primary.get(given.server, ()))

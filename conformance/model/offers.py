@@ -102,7 +102,8 @@ def wrong_shadow_verbs_are_refused(facts: Facts) -> Finding:
 def _check_reply(finding: Finding, session: Session, exchange: Exchange, reply: Reply) -> None:
     """Add a violation where an offered verb is malformed or out of order, and the reply is none of those that may refuse it.
 
-    A right verb, and one that the session did not offer, is no occasion.
+    A verb that is well-formed and in order is no occasion, nor is one that no reply to EHLO of the session offered. One before its EHLO
+    is out of order, and 502 is right for it too.
     """
     command = exchange.command
     if not _is_offered(session, command):

@@ -103,8 +103,8 @@ def _evidence_of_cell(cell: CellSummary) -> Iterator[tuple[str, RowEvidence]]:
 def _decide_row(requirement: Requirement, pieces: list[RowEvidence], generations: set[str]) -> RequirementRow:
     """Return the verdict on a row from all its evidence; `generations` are those of the servers that were run.
 
-    The worst outcome decides. A row that no check judged is not applicable where it binds none of these generations, else
-    inconclusive. `judged` counts all evidence; listed is that with the row's outcome, `MAX_EVIDENCE` pieces at most.
+    The worst outcome decides. A row that no check judged is not applicable where servers were run and it binds none of their
+    generations, else inconclusive. `judged` counts all evidence; listed is that with the row's outcome, `MAX_EVIDENCE` pieces at most.
     """
     outcome = worst_over_cells(piece.outcome for piece in pieces)
     deciding = [piece for piece in pieces if piece.outcome is outcome]

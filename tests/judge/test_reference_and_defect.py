@@ -36,7 +36,7 @@ def failed(name: str, events: tuple[AnyEvent, ...]) -> list[Verdict]:
     return [verdict for verdict in judge_cell(cell(name), events, SETTING) if verdict.outcome is Outcome.FAIL]
 
 
-def test_the_reference_passes(tmp_path: Path):
+def test_every_check_that_passes_in_an_inbound_cell_of_the_reference_had_an_occasion(tmp_path: Path):
     name = "inbound-acknowledgement-waits-for-the-shadow"
     verdicts = judge_cell(cell(name), history(name, "reference", tmp_path), SETTING)
     assert {v.outcome for v in verdicts} == {Outcome.PASS, Outcome.NOT_APPLICABLE}

@@ -55,9 +55,9 @@ class HubManager(ShadowRedundancyManager):
         await self.query_discards(primary, dialogue)
 
     def watch(self, primary: str, since: float | None = None) -> None:
-        """Set the alarm for heartbeats to a primary, unless it is watched; `since` is ignored: the first interval begins now.
+        """Start watching a primary, unless it is watched; `since` is ignored: the first interval begins now.
 
-        A primary without shadows here is not watched.
+        Sets the alarm for its next heartbeat. While shadow redundancy is enabled, a primary without shadows here is not watched.
         """
         super().watch(primary)
 

@@ -210,7 +210,9 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         A new epoch also restarts the time after which NeverQuiet is reported.
         """
         events = self._events_served + self.callbacks_called
-        if events != self._events_at_epoch:
+        if (
+            events != self._events_at_epoch
+        ):  # also after a jump: `_wait_or_jump` has set it to _ASK_AGAIN, which no count equals
             self._looks = 0
             self._jumped_at = time.monotonic()
             for program in self._programs:
