@@ -46,7 +46,7 @@ def query_in_every_session(facts: Facts) -> Finding:
             quit_n = _quit_where_query_possible(facts, session)
             if quit_n is None:
                 continue
-            held = pair.is_surely_held(session.n, quit_n)
+            held = pair.first_surely_held(session.n, quit_n)
             if held is None:
                 continue
             finding.occasions += 1

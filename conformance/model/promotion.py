@@ -93,11 +93,12 @@ def _check_absence(
         deadline = since + span + frequency + facts.slack
         if deadline >= min(back, working.until_t) or not _must_promote(facts, held, deadline):
             continue
-        room = _silent_hop_room(facts, held, deadline)
-        if deadline + room >= facts.end_t:
+        recording_delay = _recording_delay(facts, held, deadline)
+        if deadline + recording_delay >= facts.end_t:
             continue
         finding.occasions += 1
-        if not _is_passed_on_or_tried(facts, pair, held, since + span / 2, deadline + room):
+        # an attempt in the first half of the span is too early to be the promotion
+        if not _is_passed_on_or_tried(facts, pair, held, since + span / 2, deadline + recording_delay):
             _add_copy_violation(
                 facts,
                 finding,
@@ -161,7 +162,7 @@ def _is_passed_on_or_tried(facts: Facts, pair: ShadowPair, held: HeldInterval, s
     return False
 
 
-def _silent_hop_room(facts: Facts, held: HeldInterval, deadline: float) -> float:
+def _recording_delay(facts: Facts, held: HeldInterval, deadline: float) -> float:
     """Return how many documented seconds after its begin an attempt at a next hop of the message may be recorded.
 
     It is 0 unless a next hop, or the link to it, may be silent at the deadline. Then an attempt is recorded when the holder gives
@@ -216,11 +217,11 @@ def new_database_noticed(facts: Facts) -> Finding:
             if deadline is None or not _must_promote(facts, held, deadline[1]):
                 continue
             since, until, n, what = deadline
-            room = _silent_hop_room(facts, held, until)
-            if until + room >= facts.end_t:
+            recording_delay = _recording_delay(facts, held, until)
+            if until + recording_delay >= facts.end_t:
                 continue
             finding.occasions += 1
-            if not _is_passed_on_or_tried(facts, pair, held, since, until + room):
+            if not _is_passed_on_or_tried(facts, pair, held, since, until + recording_delay):
                 _add_copy_violation(
                     facts,
                     finding,

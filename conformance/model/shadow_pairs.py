@@ -75,7 +75,7 @@ class ShadowPair:
     databases: list[DatabaseSeen]
     absences: list[tuple[int, float, float]] = field(default_factory=list)
 
-    def is_surely_held(self, n: int, until_n: int) -> HeldInterval | None:
+    def first_surely_held(self, n: int, until_n: int) -> HeldInterval | None:
         """Return the first copy that the holder surely holds from event `n` to event `until_n`, None without one."""
         held = zip(self.copies, self.sure_ends, strict=True)
         return next((copy for copy, (end, _) in held if copy.since_n < n and until_n < end), None)

@@ -34,7 +34,7 @@ _OTHER_REASONS = frozenset({500, 501, 503, 530, 550, 553, 555})
 def announced_size_is_kept(facts: Facts) -> Finding:
     """Check each declared and each sent size against the one that the server announced in the session.
 
-    On `frontend` the announced size is checked too. Sessions without a reply to EHLO, and altered ones, are left out.
+    On `frontend` the announced size itself is checked too, unless the candidate claims relaying only. Sessions without a reply to EHLO, and altered ones, are left out.
     """
     finding = Finding("messages above the announced SIZE are refused with 552, and no others")
     for session in facts.trace.sessions.values():

@@ -199,7 +199,10 @@ class SessionParser:
         return replies
 
     def substitute_all(self, octets: bytes) -> None:
-        """Set a substitute reply (without its last CRLF) for every pending reply that has none."""
+        """Have the harness answer, in the server's place, every pending reply that has no substitute yet.
+
+        `octets` is the reply without its last CRLF. None is sent here: `take_due_substitutes` returns those whose turn has come.
+        """
         for pending in self._pending:
             pending.substitute = pending.substitute or octets
 

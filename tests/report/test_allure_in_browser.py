@@ -118,7 +118,7 @@ def test_allure_keeps_the_trend_of_earlier_runs(real_run: Path, allure_page: Pat
     reader.assert_sound()
 
 
-def test_allure_keeps_the_trend_of_deleted_runs_in_a_history_file(
+def test_allure_keeps_the_trend_of_runs_in_other_directories_in_a_history_file(
     real_run: Path, allure_page: Path, reader: Reader
 ) -> None:
     """Two CI jobs share one history file; each has a run directory of its own without another beside it."""

@@ -93,7 +93,8 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     `_offset` is in nanoseconds. `_lag` and `_lag_reason` are kept until they are taken. `_looks` counts the looks at
     the programs since the epoch began at which the loop had handled `_events_at_epoch` sockets and callbacks.
     `_jumped_at` is when, by the machine, it last jumped or handled any. Each program has a shared `page` and a `tree`, which
-    looks at its processes. `_sleep_threshold` is how many real seconds a thread must sleep to be taken as quiet. The base
+    looks at its processes. `_sleep_threshold` is how many real seconds a thread must sleep to be taken as quiet, and
+    `_calibrated_at` when that was measured last, by the machine. The base
     class has the sockets, the timers (`next_timer` is when the next is due, by `time()`) and the holds on time;
     `_handle_error` passes an error to the cell, or raises it.
     """
@@ -101,6 +102,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     time_passes = True
 
     def __init__(self) -> None:
+        """Begin without programs and at the machine's time; measure `_sleep_threshold`. The first look begins an epoch."""
         super().__init__()
         self._offset = 0
         self._programs: list[ShiftedProgram] = []
