@@ -30,7 +30,7 @@ def test_judging_has_a_default_of_each_parameter_that_it_names():
     assert set() < named & set(DEFAULTS) <= set(JUDGED)
 
 
-def test_defaults_stand_in_these_modules_only():
+def test_defaults_in_mappings_and_fields_stand_in_these_modules_only():
     """A name of a parameter beside a plain value: in a mapping, or as a field."""
     stated = set()
     for path in PACKAGE.rglob("*.py"):

@@ -71,7 +71,7 @@ FEW = "-k inbound-acknowledged"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_stand_in_console_blocks(page: Path):
+def test_commands_of_the_project_and_its_tools_stand_in_console_blocks(page: Path):
     assert commands_outside_of_blocks(page) == SHOWN.get(name_of(page), [])
 
 

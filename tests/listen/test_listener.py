@@ -115,9 +115,11 @@ def test_a_held_reply_ends_with_the_client_and_harms_no_other_session(listener: 
     thread = threading.Thread(target=waiting.message, args=(b"silent@b.test",))
     thread.start()
     deliver_until_printed(listener, "stall")
+    assert deliver(listener, b"alice@b.test")[:3] == b"250", "while the reply is held"
     waiting.shut_down()
     thread.join()
     deliver_until_printed(listener, "s1   -- closed by the client")
+    assert deliver(listener, b"alice@b.test")[:3] == b"250", "afterwards"
     waiting.close()
 
 

@@ -66,7 +66,8 @@ def test_a_run_with_an_incomplete_cell_gets_no_badge() -> None:
 
 
 def test_the_badge_counts_open_requirements() -> None:
-    assert ", 1 open" in make_badge(stated(good(), judged(Outcome.INCONCLUSIVE, "SR-CRE-01"))).text
+    both = judged(Outcome.INCONCLUSIVE, "SR-CRE-01", "SR-CRE-02")
+    assert ", 2 open" in make_badge(stated(good(), both)).text
 
 
 def test_the_badge_endpoint_has_the_fields_that_shields_reads() -> None:

@@ -126,7 +126,7 @@ main(sys.argv[1:])
 @pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.parametrize("more", [[], ["-q"], ["-n", "2"]], ids=["one process", "quiet", "workers"])
-def test_a_log_gets_progress_lines_at_intervals(tmp_path: Path, more: list[str]) -> None:
+def test_a_log_gets_progress_lines_without_escapes(tmp_path: Path, more: list[str]) -> None:
     words = [sys.executable, "-c", LOGGED, *WORDS, *more, "--run-dir", str(tmp_path / "run")]
     ran = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 1, ran.stdout + ran.stderr
