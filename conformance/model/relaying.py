@@ -166,7 +166,7 @@ class Relaying:
                 continue
             self.handed_any.add((sent.server, name))
             accepted = facts.context.normalize_addresses(sent.accepted_recipients) if sent.kind != "shadow" else set()
-            for recipient in facts.context.normalize_addresses(sent.recipients):
+            for recipient in sorted(facts.context.normalize_addresses(sent.recipients)):
                 reply = sent.acceptance if recipient in accepted else None
                 responsible_n = facts.trace.accepted_since(sent) if reply is not None else None
                 self.handings[sent.server, name, recipient].append(
@@ -235,7 +235,7 @@ class Relaying:
         garbled = None  # what a fault made of a command may have been refused for good
         if not recipients and session.name in self.facts.trace.altered_sessions:
             garbled = next((r for r in session.replies if sent.n < r.n < until and r.code // 100 == 5), None)
-        for recipient in recipients or [""]:
+        for recipient in sorted(recipients) or [""]:
             replies = (first.get("MAIL"), to_rcpt.get(recipient), first.get("DATA"))
             refusal = next((reply for reply in replies if reply is not None and reply.code >= 400), garbled)
             decided = refusal or final.get(recipient) or next((r for r in sent.replies if r.recipient is None), None)
