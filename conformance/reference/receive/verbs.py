@@ -116,7 +116,8 @@ class ShadowVerbs:
         The first argument must be the name of the server that the client is, the second match `second_pattern`. If permitted, the
         name in `words` is replaced in place with the configured spelling. The reply is 503 before EHLO or in a mail transaction,
         502 where the verb is not offered, 550 for a peer without the right or another server's name, and 501 for malformed
-        arguments. 503 before EHLO and 550 for a peer without the right come on the listener `transport` only; elsewhere 502 does. The order of the checks is a choice (ruling 33).
+        arguments. 503 before EHLO and 550 for a peer without the right come on the listener `transport` only; elsewhere 502 does.
+        The order of the checks is a choice (ruling 33).
         """
         session_state = self.session_state
         if session_state.listener == "transport" and not session_state.greeted:
