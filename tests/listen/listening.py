@@ -79,8 +79,14 @@ class RawClient:
     """A client that sends exactly the octets that it is given."""
 
     def __init__(self, listener: Listening) -> None:
-        self._socket = socket.create_connection((listener.host, listener.port), timeout=WITHIN)
         self._read = b""
+        self._socket = socket.socket()
+        self._socket.settimeout(WITHIN)
+        try:
+            self._socket.connect((listener.host, listener.port))
+            self._is_reset = False
+        except ConnectionResetError:  # the listener's thread was faster than the end of `connect`
+            self._is_reset = True
 
     def send(self, octets: bytes) -> None:
         """Send octets."""
@@ -137,9 +143,11 @@ class RawClient:
         """Return what comes until the listener closes the connection."""
         octets, self._read = self._read, b""
         try:
-            while more := self._socket.recv(4096):
+            while not self._is_reset and (more := self._socket.recv(4096)):
                 octets += more
         except ConnectionResetError:
+            self._is_reset = True
+        if self._is_reset:
             octets += b"(reset)"
         self.close()
         return octets
