@@ -87,7 +87,9 @@ def no_other_message_is_a_duplicate(facts: Facts) -> Finding:
                 or taken.digest is None
             ):
                 continue
-            for recipient in facts.context.normalize_addresses(taken.accepted_recipients) & facts.context.mailboxes:
+            for recipient in sorted(
+                facts.context.normalize_addresses(taken.accepted_recipients) & facts.context.mailboxes
+            ):
                 is_here = hosts[recipient] == taken.server and taken.acceptance is not None
                 if (
                     is_here

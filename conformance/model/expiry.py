@@ -132,7 +132,7 @@ def _queued_messages(facts: Facts) -> Iterator[QueuedMessage]:
             t for t in facts.trace.transactions_of(name)
             if t.kind != "shadow" and t.acceptance is not None and facts.is_tested_server(t.server)
         ]  # fmt: skip
-        for server in {t.server for t in given if not facts.is_2010(t.server)}:
+        for server in sorted({t.server for t in given if not facts.is_2010(t.server)}):
             handed = [t for t in given if t.server == server]
             if len(handed) != 1 or handed[0].acceptance is None or handed[0].session in facts.trace.altered_sessions:
                 continue

@@ -355,7 +355,7 @@ def promoted_once(facts: Facts) -> Finding:
     finding = Finding("a message that was taken over is passed on once")
     for name, promotions in facts.promotions_by_message.items():
         holders = {one.holder for one in promotions if any(c.transaction.kind == "shadow" for c in one.held_copies)}
-        for holder in holders:
+        for holder in sorted(holders):
             handed = [t for t in facts.trace.transactions_of(name) if t.server == holder and t.dot_n is not None]
             passed: dict[str, list[int]] = defaultdict(list)
             for t in facts.trace.transactions_of(name):
@@ -363,7 +363,7 @@ def promoted_once(facts: Facts) -> Finding:
                     continue
                 if not was_reply_read_by_client(facts, facts.trace.sessions[t.session], t.acceptance.n):
                     continue
-                for recipient in facts.context.normalize_addresses(t.accepted_recipients):
+                for recipient in sorted(facts.context.normalize_addresses(t.accepted_recipients)):
                     since = max((e.n for e in _events_permitting_repetition(facts, holder) if e.n < t.n), default=-1)
                     before = [n for n in passed[recipient] if n > since]
                     passed[recipient].append(t.acceptance.n)
