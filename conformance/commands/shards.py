@@ -67,7 +67,7 @@ class Shard:
     output: str
 
     @property
-    def has_run(self) -> bool:
+    def wrote_run(self) -> bool:
         """Whether its folder holds a run."""
         return (self.folder / RUN_FILE).exists()
 
@@ -124,7 +124,7 @@ def run_on_cluster(words: Sequence[str]) -> int:
         _prepare_run_directory(options)
         with tempfile.TemporaryDirectory(prefix=f".{options.run_dir.name}-", dir=options.run_dir.parent) as folder:
             shards = _run_shards(options, Path(folder))
-            codes = {shard.code for shard in shards if shard.has_run}
+            codes = {shard.code for shard in shards if shard.wrote_run}
             if not merge_shards(shards, options.run_dir):
                 typer.echo(shards[0].output.strip(), err=True)
                 return USAGE
@@ -223,7 +223,7 @@ def merge_shards(shards: Sequence[Shard], run_dir: Path) -> bool:
     Allure's results are copied too. Raises RunDirectoryError for a shard that wrote no run for another reason: its exit code is not
     2, or others wrote runs and it did not print that no cell was found. Its cells would be missing.
     """
-    sources = [shard for shard in shards if shard.has_run]
+    sources = [shard for shard in shards if shard.wrote_run]
     for shard in shards:
         if shard not in sources and (shard.code != USAGE or (sources and NO_CELL_FOUND not in shard.output)):
             raise RunDirectoryError(f"shard {shard.index + 1} wrote no run:\n{shard.output.strip()}")

@@ -49,7 +49,7 @@ class Listener:
         self._held_back = held_back
         self._clock = _Stopwatch()
         self._recorder = Recorder(self._clock)
-        self._recorder.subscribe(self._print)
+        self._recorder.subscribe(self._report_event)
         self._injector: BehaviourInjector | None = None
         self._link: BehavingLink | None = None
         self._sink: Sink | None = None
@@ -99,7 +99,7 @@ class Listener:
         """Say what is done in a session, with the seconds since the start."""
         self._say(f"{self._clock.elapsed():9.3f}  {session:4} !  {text}")
 
-    def _print(self, event: AnyEvent) -> None:
+    def _report_event(self, event: AnyEvent) -> None:
         """Pass the event's line in the transcript to `say`, if it has one; after `MAX_EVENTS` events say so and set `stopping`."""
         if (line := transcript_line(event)) is not None:
             self._say(f"{event.t:9.3f}  {getattr(event, 'session', None) or '-':4} {line}")

@@ -144,7 +144,7 @@ def kept_though_sender_lost(facts: Facts) -> Finding:
             waited = facts.end_t - max(since.t, session.closed.t)
             if interval is None or waited <= 2 * interval + facts.slack:
                 continue
-            if facts.stopped_or_wiped_between(primary, given.n):
+            if facts.was_interrupted_between(primary, given.n):
                 continue
             # what it does once it was handed the message again proves nothing
             again = next((r for r in receipts if r.n > given.n and r.dot_n is not None), None)

@@ -281,7 +281,7 @@ def was_reply_read_by_client(facts: Facts, session: Session, n: int) -> bool:
     return (
         last > n
         and not facts.is_altered_or_held(session.name)
-        and not facts.stopped_or_wiped_between(session.client, n, last)
+        and not facts.was_interrupted_between(session.client, n, last)
     )
 
 

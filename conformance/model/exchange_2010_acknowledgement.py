@@ -48,7 +48,7 @@ def _judged_messages(facts: Facts) -> Iterator[Transaction]:
         replied_n = sent.replies[0].n if sent.replies else None
         if sent.session in facts.trace.altered_sessions or sent.session in facts.trace.delayed_sessions:
             continue
-        if not facts.stopped_or_wiped_between(sent.server, sent.dot_n, replied_n):
+        if not facts.was_interrupted_between(sent.server, sent.dot_n, replied_n):
             yield sent
 
 

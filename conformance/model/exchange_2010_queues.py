@@ -99,7 +99,7 @@ def _check_shadow(facts: Facts, finding: Finding, inspection: Inspection, held: 
             and not facts.may_be_off(holder, held.since_n, inspection.n)
             and not _may_be_taken_over(facts, held, inspection.n)
         ):
-            restarted = facts.stopped_or_wiped_between(holder, held.since_n, inspection.n)
+            restarted = facts.was_interrupted_between(holder, held.since_n, inspection.n)
             finding.add_violation(
                 f"{holder} does not keep {words}",
                 inspection.n,
@@ -162,7 +162,7 @@ def _has_read_reply(facts: Facts, session: str, after_n: int, inspection: Inspec
     session's begin and the reply.
     """
     asked = facts.trace.sessions[session]
-    if facts.stopped_or_wiped_between(asked.client, asked.n, after_n):
+    if facts.was_interrupted_between(asked.client, asked.n, after_n):
         return False
     said = any(after_n < e.command.n < inspection.n for e in asked.exchanges)
     return said or inspection.t - facts.trace.events[after_n].t >= COMMIT_TIME_S

@@ -233,7 +233,7 @@ def unknown_notification_ignored(facts: Facts) -> Finding:
             continue
         if not facts.is_opened_by_tested_server(discard.holder, discard.session):
             continue
-        if facts.stopped_or_wiped_between(discard.holder, session.n, session.closed.n):
+        if facts.was_interrupted_between(discard.holder, session.n, session.closed.n):
             continue
         goes_on = session.exchanges[-1].command.n > discard.n
         finding.occasions += goes_on

@@ -103,7 +103,7 @@ def list_is_right(facts: Facts) -> Finding:
             for one in ids:
                 # discards of this copy that the holder has surely read: its next command was event n
                 again = [d for n, d in delivered.get((primary, holder, one), ()) if n <= query.n]
-                if again and not facts.stopped_or_wiped_between(primary, _query_n(facts, again[-1]), reply.n):
+                if again and not facts.was_interrupted_between(primary, _query_n(facts, again[-1]), reply.n):
                     finding.add_violation(
                         f"{about} with {one}, of which it had notified it already at {format_seconds(again[-1].t)}",
                         reply.n,

@@ -144,7 +144,7 @@ def _check_goes_on(facts: Facts, finding: Finding, session: Session) -> None:
     closed = session.closed
     if closed is None or closed.by != "server" or session.replies[-1] is not last.reply:
         return
-    if facts.is_disturbed(session.name) or facts.stopped_or_wiped_between(session.server, session.n, closed.n):
+    if facts.is_disturbed(session.name) or facts.was_interrupted_between(session.server, session.n, closed.n):
         return
     finding.add_violation(
         f"{session.server} ended session {session.name} after it had refused `{last.command.line}` with {last.reply.code}",

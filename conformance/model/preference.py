@@ -224,7 +224,7 @@ def _efforts_of(facts: Facts, primary: str) -> Iterator[Transaction]:
         for given in receipts if server == primary else ():
             end = end_of_effort(facts, given)
             alone = not any(o is not given and o.n < end and end_of_effort(facts, o) > given.n for o in receipts)
-            if alone and given.listener != "delivery" and not facts.stopped_or_wiped_between(primary, given.n, end):
+            if alone and given.listener != "delivery" and not facts.was_interrupted_between(primary, given.n, end):
                 yield given
 
 
@@ -332,7 +332,7 @@ def _has_other_purpose(facts: Facts, attempt: ShadowAttempt) -> bool:
         if since > n:
             continue
         unreachable = any(e.server == copy.client and e.n < n for e in facts.failed_connections(client, since))
-        if copy.client == attempt.server or unreachable or facts.stopped_or_wiped_between(copy.client, since, n):
+        if copy.client == attempt.server or unreachable or facts.was_interrupted_between(copy.client, since, n):
             return True
     given = facts.transactions_by_server.get(client, [])
-    return is_resending_requested(facts) or (bool(given) and facts.stopped_or_wiped_between(client, given[0].n, n))
+    return is_resending_requested(facts) or (bool(given) and facts.was_interrupted_between(client, given[0].n, n))

@@ -196,7 +196,7 @@ def _was_hindered(facts: Facts, source: str, target: str, after_n: int, end: flo
     """
     before_n = facts.first_event_at(end)
     return (
-        any(facts.stopped_or_wiped_between(server, after_n, before_n) for server in (source, target))
+        any(facts.was_interrupted_between(server, after_n, before_n) for server in (source, target))
         or any(e.server == target and e.n < before_n for e in facts.failed_connections(source, after_n))
         or any(
             facts.is_disturbed(session.name)
@@ -223,7 +223,7 @@ def _messages_surely_waiting(
             for given in processing.handed
             if (reply := given.acceptance) is not None and reply.n < before_n and not may_have_forgotten_event(facts, server, reply.n, reply.t)
         ]  # fmt: skip
-        if not accepted or facts.stopped_or_wiped_between(server, accepted[0], answered_n):
+        if not accepted or facts.was_interrupted_between(server, accepted[0], answered_n):
             continue
         given_to = facts.context.normalize_addresses(r for given in processing.handed for r in given.recipients)
         taken = {

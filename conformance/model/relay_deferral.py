@@ -169,7 +169,7 @@ def _describe_missing_try(facts: Facts, relaying: Relaying, key: Key, one: Try) 
         return ""
     if facts.end_t - one.end_t < patience + facts.slack or handed + lifetime <= one.end_t + patience:
         return None
-    if facts.stopped_or_wiped_between(server, one.transaction.n) or any(
+    if facts.was_interrupted_between(server, one.transaction.n) or any(
         delivery.n > one.transaction.n for delivery in facts.context.deliveries_of(name, recipient)
     ):
         return None

@@ -95,7 +95,7 @@ def _find_problem(facts: Facts, session: Session, exchange: Exchange) -> tuple[s
         return None
     end = next((r for r in session.replies if r.code == 421), session.closed)
     until_n, until_t = (end.n, end.t) if end is not None else (facts.end_n, facts.end_t)
-    if until_t - command.t < _PATIENCE_S - facts.slack or facts.stopped_or_wiped_between(
+    if until_t - command.t < _PATIENCE_S - facts.slack or facts.was_interrupted_between(
         session.server, session.n, until_n
     ):
         return None
@@ -176,7 +176,7 @@ def _check_accepted(facts: Facts, finding: Finding, session: Session, sent: Tran
         commands = (x for x in session.exchanges if sent.n < x.command.n < end_n)
         data = next((x for x in commands if x.command.verb == "DATA"), None)
         is_left = session.closed is not None and session.closed.by == "client"
-        if facts.stopped_or_wiped_between(session.client, session.n):
+        if facts.was_interrupted_between(session.client, session.n):
             return
         if data is not None and data.reply is not None and data.reply.code == 354 and is_left:
             finding.add_violation(

@@ -326,7 +326,7 @@ def relays_are_reported(facts: Facts) -> Finding:
         finding.occasions += 1
         assert done.reply is not None
         hop, sender = done.transaction.server, message.sender
-        if len(reported[key]) > len(asked) and not facts.stopped_or_wiped_between(server, 0, facts.end_n):
+        if len(reported[key]) > len(asked) and not facts.was_interrupted_between(server, 0, facts.end_n):
             sentence = f"{server} reported {len(reported[key])} times that it passed it on for {recipient}"
             finding.add_message_violation(message, sentence, done.reply.n)
         if reported[key] or key in altered or was_refused_a_report(facts, server, message, done.transaction.n):

@@ -126,9 +126,7 @@ def what_is_taken_is_answered(facts: Facts) -> Finding:
         if sent.replies or closed is None or closed.by != "server" or (sent.server, sent.message) not in passed_on:
             continue
         others = [t for t in facts.trace.transactions_of(sent.message) if t.server == sent.server and t is not sent]
-        if any(other.acceptance for other in others) or facts.stopped_or_wiped_between(
-            sent.server, session.n, closed.n
-        ):
+        if any(other.acceptance for other in others) or facts.was_interrupted_between(sent.server, session.n, closed.n):
             continue
         finding.add_message_violation(
             facts.trace.messages[sent.message],
@@ -258,7 +256,7 @@ def _client_left_at(facts: Facts, session: Session) -> float | None:
     if (
         closed is None
         or closed.by != "client"
-        or facts.stopped_or_wiped_between(session.client, session.n, closed.n + 1)
+        or facts.was_interrupted_between(session.client, session.n, closed.n + 1)
     ):
         return None
     return closed.t

@@ -111,7 +111,7 @@ def _time_since_return(facts: Facts, key: Key, kill: NodeEvent) -> float | None:
     """
     server = key[0]
     ready = next((e for e in facts.node_events.get(server, ()) if e.n > kill.n and e.action == "ready"), None)
-    if ready is None or facts.stopped_or_wiped_between(server, kill.n):
+    if ready is None or facts.was_interrupted_between(server, kill.n):
         return None
     interval = facts.possible_parameter_range(server, "MessageRetryInterval", 0, facts.end_n).greatest
     lifetime = facts.possible_parameter_range(server, "MessageExpirationTimeout", 0, facts.end_n).least

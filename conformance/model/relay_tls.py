@@ -327,7 +327,7 @@ def _fails_otherwise(facts: Facts, one: _Concerned, until_t: float) -> bool:
 def _has_had_time(facts: Facts, server: str, failed: _FailedTls) -> bool:
     """Return whether the server worked on for so long after a failure, up to the history's end, that it must have tried again."""
     has_ended = facts.end_t - failed.t < _patience(facts, server)
-    return not has_ended and not facts.stopped_or_wiped_between(server, failed.n)
+    return not has_ended and not facts.was_interrupted_between(server, failed.n)
 
 
 def _patience(facts: Facts, server: str) -> float:

@@ -79,11 +79,11 @@ def commands_are_answered(facts: Facts) -> Finding:
             until_n, until_t = (
                 (reply.n, reply.t) if reply is not None else (end.n, end.t) if end else (facts.end_n, facts.end_t)
             )
-            if until_t - command.t < _PATIENCE_S - facts.slack or facts.stopped_or_wiped_between(
+            if until_t - command.t < _PATIENCE_S - facts.slack or facts.was_interrupted_between(
                 session.server, session.n, until_n
             ):
                 continue
-            if facts.is_tested_server(session.client) and facts.stopped_or_wiped_between(
+            if facts.is_tested_server(session.client) and facts.was_interrupted_between(
                 session.client, session.n, until_n
             ):
                 continue  # a client that is paused reads nothing

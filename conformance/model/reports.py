@@ -175,7 +175,7 @@ def _permitted_times(facts: Facts, relaying: Relaying, report: _Report, recipien
 
     Infinite for a server that stopped, since it may have forgotten that it reported, and where messages are sent again on request.
     """
-    again = is_resending_requested(facts) or facts.stopped_or_wiped_between(report.origin, 0, report.n)
+    again = is_resending_requested(facts) or facts.was_interrupted_between(report.origin, 0, report.n)
     handed = sum(len(relaying.handings.get((report.origin, m.message, recipient), ())) for m in report.messages)
     return float("inf") if again else max(handed, 1)
 

@@ -147,7 +147,7 @@ def _must_send_again(
     hold = facts.possible_parameter_range(server, "SafetyNetHoldTime", last[0], request.n).least
     if due >= facts.end_t or request.t - last[1] > hold - facts.slack or request.t - last[1] < COMMIT_TIME_S:
         return False
-    if was_queue_wiped(facts, server, last[0], facts.end_n) or facts.stopped_or_wiped_between(server, request.n):
+    if was_queue_wiped(facts, server, last[0], facts.end_n) or facts.was_interrupted_between(server, request.n):
         return False
     hosts = set(_possible_hosts(facts, recipient))
     if server in hosts or any(

@@ -106,7 +106,7 @@ class ServerFacts:
         actions = [event.action for event in self.node_events.get(server, ()) if event.n < n]
         return actions[-1:] == ["paused"]
 
-    def stopped_or_wiped_between(self, server: str, after_n: int, before_n: int | None = None) -> bool:
+    def was_interrupted_between(self, server: str, after_n: int, before_n: int | None = None) -> bool:
         """Return whether a node was interrupted between two events: stopped, killed, paused, wiped, or any of STOPPING_ACTIONS.
 
         `before_n` None: until the end of the history. False for a party without a node.

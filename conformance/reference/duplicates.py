@@ -97,7 +97,7 @@ class DuplicateDetection(Component):
 
         An entry is expired if its delivery is at least the tracking window ago. The alarm calls this.
         """
-        removed = self.host.delivered.remove_before(self.host.now() - self.tracking_window)
+        removed = self.host.delivered.remove_until(self.host.now() - self.tracking_window)
         self.host.log.info("delivered-to table: %d expired entries removed", removed)
         self._set_alarm()
 

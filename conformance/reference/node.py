@@ -149,7 +149,7 @@ class Node:
         refused, the one in force. Raises DatabaseError if the node is not running or the commit fails. Returns once all is on
         disk that the new configuration made the components write.
         """
-        host = self._running
+        host = self._running_host
         before = host.config
         try:
             after = load_configuration(self._path, self._classes.configuration)
@@ -188,7 +188,7 @@ class Node:
         Raises CommandRefused (a ValueError) for a TARGET that cannot be used, NotImplementedError for an unknown command or
         number of arguments, and DatabaseError when the node is not running.
         """
-        host = self._running
+        host = self._running_host
         match name, list(arguments):
             case "inspect", []:
                 return inspection.queue_state(host)
@@ -204,10 +204,10 @@ class Node:
     @property
     def data_dir(self) -> Path:
         """The directory of this node's data. Raises DatabaseError if the node is not running."""
-        return Path(self._running.config.data_dir)
+        return Path(self._running_host.config.data_dir)
 
     @property
-    def _running(self) -> Host:
+    def _running_host(self) -> Host:
         """The object that has the components of the running node. Raises DatabaseError if the node is not running."""
         if self._host is None or self._ended:
             raise DatabaseError("the node is not running")

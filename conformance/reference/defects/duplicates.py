@@ -165,5 +165,5 @@ class ForgetsDeliveriesOnRestart(DuplicateDetection):
 
     def start(self) -> None:
         """Delete all entries of the delivered-to table at the start of the node; correct is to delete none."""
-        self.host.delivered.remove_before(self.host.now() + 1)  # all: none is later than now
+        self.host.delivered.remove_until(self.host.now() + 1)  # all: none is later than now
         super().start()

@@ -29,7 +29,7 @@ class Delivered:
             (mailbox, internet_id, submitted, at),
         )
 
-    def remove_before(self, at: float) -> int:
+    def remove_until(self, at: float) -> int:
         """Delete the deliveries at `at` or before; return their number."""
         return self._db.write("DELETE FROM delivered_to WHERE at <= ?", (at,)).rowcount
 
