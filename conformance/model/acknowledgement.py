@@ -44,7 +44,7 @@ def acknowledged_once_redundant(facts: Facts) -> Finding:
             session, stored = facts.trace.sessions[given.session], copy.stored_reply
             closed_t = session.closed.t if session.closed is not None else facts.end_t
             end_t = given.replies[0].t if given.replies else closed_t
-            if facts.is_disturbed(given.session) or facts.stopped_or_wiped_by_time(primary, given.n, end_t):
+            if facts.is_disturbed(given.session) or facts.was_interrupted_until(primary, given.n, end_t):
                 continue
             wrong = _find_wrong_end(facts, given, stored)
             if wrong is not None:

@@ -196,7 +196,7 @@ def takeover_comes_in_time(facts: Facts) -> Finding:
         seen = first_sight_of_other_database(facts, held, facts.end_n)
         for failed_n, failed_t in _certain_failures(facts, held):
             due = failed_t + _DECISION_TIME_S + facts.slack
-            if facts.stopped_or_wiped_by_time(holder, failed_n, due) or due >= facts.end_t:
+            if facts.was_interrupted_until(holder, failed_n, due) or due >= facts.end_t:
                 break
             if (held.until_t is not None and held.until_t < failed_t) or (seen is not None and seen[1] < due):
                 break
@@ -297,7 +297,7 @@ def new_database_is_noticed_in_2010(facts: Facts) -> Finding:
         n, t = seen
         due = t + _AT_ONCE_S + facts.slack
         holder, primary = held.copy.holder, held.copy.primary
-        if due >= facts.end_t or facts.stopped_or_wiped_by_time(holder, n - 1, due):
+        if due >= facts.end_t or facts.was_interrupted_until(holder, n - 1, due):
             continue
         if facts.may_be_off(holder, held.since_n, facts.end_n):
             continue

@@ -224,7 +224,7 @@ class Facts(ParameterFacts):
         return (
             session not in self._cut_sessions
             and self.end_of_session(session) > stored.n
-            and not self.stopped_or_wiped_by_time(copy.primary, copy.transaction.n, stored.t)
+            and not self.was_interrupted_until(copy.primary, copy.transaction.n, stored.t)
         )
 
     @cached_property

@@ -44,7 +44,7 @@ def redundant_again_after_promotion(facts: Facts) -> Finding:
                 or facts.end_t <= due_t
                 or not possible_holders(facts, holder)
                 or not facts.parameter(holder, "ShadowRedundancyEnabled", sent.n)
-                or facts.stopped_or_wiped_by_time(holder, sent.n, due_t)
+                or facts.was_interrupted_until(holder, sent.n, due_t)
                 or any(
                     other.client == holder and other.acceptance is not None and other.acceptance.t <= due_t
                     for other in facts.trace.transactions_of(name)

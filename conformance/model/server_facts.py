@@ -114,7 +114,7 @@ class ServerFacts:
         end = self.end_n if before_n is None else before_n
         return any(after_n < e.n < end and e.action in STOPPING_ACTIONS for e in self.node_events.get(server, ()))
 
-    def stopped_or_wiped_by_time(self, server: str, after_n: int, by_t: float) -> bool:
+    def was_interrupted_until(self, server: str, after_n: int, by_t: float) -> bool:
         """Return whether a node was interrupted (any of STOPPING_ACTIONS) after event `after_n`, and not later than time `by_t`.
 
         Recording order is not exact at one moment: what is recorded after an event, at the same time, may have been done before
