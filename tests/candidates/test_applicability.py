@@ -51,6 +51,8 @@ TO_A_MAILBOX_BEHIND_THE_HUB = {"mail-to-a-2010-mailbox-is-shadowed-for-it", "not
 def test_a_2010_hub_needs_only_the_claims_of_2010_and_lmtp_delivery_for_a_mailbox_of_its_own(scenario: str):
     said = inapplicable_reason(corpus()[scenario], Assignment(REFERENCE, {"hub1": HUB}), SETTINGS)
     assert said == ("not claimed: mine: lmtp-delivery" if scenario in TO_A_MAILBOX_BEHIND_THE_HUB else "")
+    without = inapplicable_reason(corpus()[scenario], Assignment(REFERENCE, {"hub1": candidate("relay")}), SETTINGS)
+    assert without.startswith("not claimed: mine: shadow-2010")
 
 
 @pytest.mark.parametrize("scenario", INTEROPERATION)
@@ -275,6 +277,7 @@ def test_a_probe_starts_a_server_as_the_first_described_generation_that_has_the_
 
     assert generations("relay", of_2013) == generations("shadow-2013", of_2013) == {"ex2013"}
     assert generations("shadow-2010", of_2013) == {"ex2010"}
+    assert generations("relay", candidate(*REFERENCE.claims, generations=("ex2010", "ex2013"))) == {"ex2010"}
     assert generations("relay", REFERENCE) == {"ex2016"}
 
 

@@ -116,7 +116,8 @@ def test_a_claim_whose_probe_needs_an_unclaimed_command_is_not_judged():
 
 
 def test_an_unknown_placeholder_is_refused_before_anything_is_started(tmp_path: Path):
-    (tmp_path / "mine.yaml").write_text(MINE + f'argv: [touch, {tmp_path}/started, "{{confg}}"]\n', "utf-8")
+    asked = f"commands: {{version: [touch, {tmp_path}/started]}}\n"  # the check asks for the version first
+    (tmp_path / "mine.yaml").write_text(MINE + asked + f'argv: [touch, {tmp_path}/started, "{{confg}}"]\n', "utf-8")
     checked = command("check", "mine.yaml", cwd=tmp_path)
     assert checked.returncode == 2
     assert "mine.yaml: argv[2]: '{confg}': unknown placeholder 'confg' (did you mean 'config'?)" in checked.stderr

@@ -18,10 +18,11 @@ def test_each_long_test_is_drawn_by_some_seed_and_about_one_in_eight_by_each():
 
 def test_only_long_tests_are_left_out(tmp_path: Path):
     (tmp_path / "test_some.py").write_text(
-        "import pytest\n@pytest.mark.long\ndef test_long(): ...\ndef test_short(): ...\n", "utf-8"
+        "import pytest\n@pytest.mark.long\ndef test_long(): assert 0\ndef test_short(): ...\n", "utf-8"
     )
     (tmp_path / "test_whole.py").write_text(
-        "import pytest\npytestmark = pytest.mark.long\ndef test_first(): ...\ndef test_second(): ...\n", "utf-8"
+        "import pytest\npytestmark = pytest.mark.long\ndef test_first(): assert 0\ndef test_second(): assert 0\n",
+        "utf-8",
     )
     ran = subprocess.run(
         [

@@ -8,6 +8,7 @@ import pytest
 
 from conformance.commands import defects as command
 from conformance.commands.defects import print_defects
+from conformance.defects.trial import Blame, Trial
 from conformance.results.layout import RunDirectoryError
 from conformance.results.reader import read_run
 from conformance.verdicts import Outcome
@@ -45,10 +46,15 @@ def test_a_sample_is_compared_with_its_own_lines_of_the_page(tmp_path: Path, cap
     assert f"-| `{DEFECT}` | More." in capsys.readouterr().err
 
 
-def test_the_json_has_the_row_that_is_blamed_first(capsys: pytest.CaptureFixture[str]):
+def test_the_json_has_the_row_that_is_blamed_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """The row that the defect breaks is blamed later, so that the two can be told apart."""
+    blames = (Blame("expect.shadow", "SR-CRE-01"), Blame("expect.reply", "SR-CFG-02"))
+    monkeypatch.setattr(
+        command, "run_trials", lambda trials, *_: [Trial(DEFECT, "s", "s", Outcome.FAIL, blames, "") for _ in trials]
+    )
     assert defects(as_json=True) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert (row["name"], row["breaks"], row["first_blame"]) == (DEFECT, "SR-CFG-02", "SR-CFG-02")
+    assert (row["name"], row["breaks"], row["first_blame"]) == (DEFECT, "SR-CFG-02", "SR-CRE-01")
 
 
 @pytest.mark.long

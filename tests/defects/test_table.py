@@ -82,7 +82,7 @@ def test_a_defect_that_no_rule_catches_needs_a_reason_and_no_other_has_one():
         ),
     ],
 )
-def test_each_kind_of_gap_is_reported(trials: tuple[Trial, ...], line: str):
+def test_each_kind_of_gap_in_the_reference_a_defect_or_a_requirement_is_reported(trials: tuple[Trial, ...], line: str):
     assert line in reported_gaps(*trials)
 
 
@@ -108,7 +108,7 @@ def test_a_check_catches_a_defect_alone_if_no_other_check_blames_the_broken_requ
     assert build_table((ONE, TWO), ("s",), (SOUND, also, SECOND)).caught_alone == {"expect.shadow": ("two",)}
 
 
-def test_a_check_that_blames_another_requirement_does_not_count_as_a_catch():
+def test_a_check_catches_a_defect_alone_also_beside_one_that_blames_another_requirement():
     elsewhere = replace(FIRST, blames=(*FIRST.blames, Blame("expect.reply", "SR-CRE-02")))
     assert build_table((ONE, TWO), ("s",), (SOUND, elsewhere, SECOND)).caught_alone == {"expect.shadow": ("one", "two")}
 

@@ -60,7 +60,7 @@ def test_a_former_error_of_the_reference_is_caught_and_the_reference_passes(
     assert blamed == {row}
 
 
-def test_a_defect_that_breaks_a_should_row_fails_its_trials():
+def test_a_trial_of_a_defect_that_breaks_a_should_row_fails():
     (broken,) = [one for one in active_defects() if one.name == "takes-local-only-with-remote-attempts"]
     assert catalogue()[broken.breaks].level == "should"
     found = read_scenarios(paths.corpus() / "configuration" / "refusals.scenario.yaml", paths.fixtures())

@@ -63,7 +63,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
 
 
 @pytest.mark.long
-def test_every_output_on_the_page_is_what_the_command_before_it_prints(outputs: dict[int, str]):
+def test_every_line_of_output_on_the_page_is_printed_by_the_command_before_it(outputs: dict[int, str]):
     blocks = list(re.finditer(r"^```text\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
     assert blocks
     for block in blocks:

@@ -113,7 +113,7 @@ def test_its_schema_is_the_published_one():
     ("changes", "named"),
     [
         ({"bogus": 1}, "bogus: unknown parameter"),
-        ({"peers": [{"name": "x", "bogus": 1}]}, "peers[0]"),
+        ({"peers": [{"name": "x", "bogus": 1}]}, "peers[0].site: missing"),
         ({"transport": {"ShadowRedundancyEnabled": 1}}, "transport.ShadowRedundancyEnabled: 1 "),
         ({"transport": {"MaxMessageSize": 1023}}, "transport.MaxMessageSize: 1023 "),
         ({"transport": {"MaxRetriesForLocalSiteShadow": True}}, "transport.MaxRetriesForLocalSiteShadow: True "),
@@ -121,7 +121,7 @@ def test_its_schema_is_the_published_one():
         ({"transport": {"ShadowMessagePreferenceSetting": "LocalOnly"}}, "MaxRetriesForRemoteSiteShadow"),
         (
             {"listeners": {"frontend": {"host": "127.0.0.1", "port": 1, "connection_timeout": 300}}},
-            "listeners.frontend",
+            "listeners.frontend: connection_timeout ",
         ),
         ({"scale": 0}, "scale: 0 "),
         ({"contract": 1}, "contract: 1 "),

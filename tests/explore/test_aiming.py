@@ -7,6 +7,8 @@ import pytest
 from conformance.explore import grammar
 from conformance.explore.aiming import Aim
 from conformance.explore.scenes import Scene
+from conformance.scenarios.steps.breaking import Fault
+from conformance.scenarios.steps.nodes import Kill, Moment
 from conformance.topology import Topology
 from tests.judge.history import History, Mail
 
@@ -16,7 +18,7 @@ def test_no_fault_is_aimed_at_a_session_before_the_first_step(aimed: bool) -> No
     servers = [{"name": name, "site": "NewYork"} for name in ("mbx1", "mbx2")]
     topology = Topology.model_validate({"name": "two", "servers": servers})
     history = History(topology)
-    history.close(history.connect("mbx1", "mbx2"))
+    history.close(history.connect("mbx2", "mbx1"))
     history.t = 60.0  # of a slow start
     history.step("began", "1", "send")
     history.add_message(Mail("m"))
@@ -24,7 +26,10 @@ def test_no_fault_is_aimed_at_a_session_before_the_first_step(aimed: bool) -> No
     history.final("mbx1", "mbx2", 250)
     history.step("ended", "1", "send")
     scene = Scene(topology, (), 60.0, frozenset(grammar.FEATURES))
+    links = set()
     for seed in range(60):
         aim = Aim(random.Random(seed), scene, history.events, grammar.Bias(aimed=aimed))  # noqa: S311
-        for disturbance in aim.draw(["f1", "f2"]):
-            assert {one.step for one in disturbance.insertions} == {0}
+        actions = [insertion.action for one in aim.draw(["f1", "f2"]) for insertion in one.insertions]
+        aims = [action.at if isinstance(action, Kill) else action for action in actions]
+        links |= {(one.sender, one.to) for one in aims if isinstance(one, Fault | Moment)}
+    assert links == {("mbx1", "mbx2")}

@@ -95,7 +95,7 @@ def test_ctrl_c_keeps_what_was_run(
 
 
 @pytest.mark.long
-def test_the_processes_that_run_plans_leave_ctrl_c_to_their_parent() -> None:
+def test_a_process_that_runs_plans_leaves_ctrl_c_to_its_parent() -> None:
     plans = RandomPlans(1, 4, Assignment(REFERENCE), SETTINGS)
     results = run_plans(plans, Assignment(REFERENCE), SETTINGS, 1)
     for _ in range(len(plans)):

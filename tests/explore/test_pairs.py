@@ -48,7 +48,7 @@ def pairs(singles: Enumeration) -> Enumeration:
 
 
 @pytest.mark.long
-def test_the_second_fault_of_a_pair_comes_after_the_first(pairs: Enumeration) -> None:
+def test_a_second_fault_that_fires_in_a_drawn_pair_comes_after_the_first(pairs: Enumeration) -> None:
     ordered = 0
     for number in random.Random(8).sample(range(len(pairs.plans)), 12):
         plan = pairs.plans[number]

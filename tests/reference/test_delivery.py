@@ -11,20 +11,22 @@ from tests.reference.hosts import HandClock, add_primary, run_ready_tasks, run_w
 
 def test_a_second_redirection_waits_for_the_first(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
-        under_way: list[str] = []
+        seen: list[str] = []
         end = asyncio.Event()
 
         async def redirect_all(target: NextHop) -> None:
-            under_way.append(target.name)
+            seen.append(f"{target.name} began")
             await end.wait()
-            under_way.remove(target.name)
+            await asyncio.sleep(0)
+            seen.append(f"{target.name} ended")
 
         host.delivery.redirect_all = redirect_all  # type: ignore[method-assign]
         both = [asyncio.create_task(host.redirection.redirect(name)) for name in ("mbx2", "mbx3")]
         await run_ready_tasks()
-        assert under_way == ["mbx2"]
+        assert seen == ["mbx2 began"]
         end.set()
         assert await asyncio.gather(*both) == [{"redirected": 0, "kept": 0}] * 2
+        assert seen == ["mbx2 began", "mbx2 ended", "mbx3 began", "mbx3 ended"]
 
     run_with_host(tmp_path, steps, "three-servers-one-dag")
 

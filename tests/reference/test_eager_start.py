@@ -13,10 +13,11 @@ def test_a_coroutine_that_never_waits_runs_at_once_and_without_a_task() -> None:
         done = []
 
         async def work() -> None:
-            done.append(1)
+            done.append(asyncio.current_task())
 
         assert run_eagerly(work()) is None
-        assert done == [1]
+        assert done == [asyncio.current_task()]
+        assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(main())
 
@@ -97,7 +98,8 @@ def test_a_description_of_the_task_shows_where_the_coroutine_waits() -> None:
         task = run_eagerly(waiter(), name="rest")
         assert task is not None
         assert "rest in" in describe_tasks([task])
-        assert "waiter (test_eager_start.py:" in describe_tasks([task])
+        line = waiter.__code__.co_firstlineno + 1
+        assert f"waiter (test_eager_start.py:{line})" in describe_tasks([task])
         event.set()
         await task
 

@@ -1,4 +1,4 @@
-"""FastSMTP behaves as aiosmtpd's own SMTP server: the same attributes, replies and idle time-out."""
+"""FastSMTP behaves as aiosmtpd's own SMTP server: the same shared attributes, replies and idle time-out."""
 
 import asyncio
 import ssl
@@ -71,7 +71,7 @@ def _comparable(value: object) -> object:
     ids=["plain", "tls"],
 )
 @pytest.mark.parametrize(("fast", "own"), [(FastSMTP, SMTP), (FastLMTP, LMTP)], ids=["smtp", "lmtp"])
-def test_a_fast_server_has_the_same_attributes_as_aiosmtpd_s(
+def test_the_attributes_that_a_fast_server_shares_with_aiosmtpd_s_are_the_same_but_for_auth_login(
     fast: type[SMTP], own: type[SMTP], options: dict[str, Any]
 ) -> None:
     without_login = {**options, "auth_exclude_mechanism": ["LOGIN"]}

@@ -35,7 +35,7 @@ def test_each_right_counts_in_its_own_direction():
     assert (advertises_xshadow_to(config, may_accept_only), sends_xshadow_to(config, may_accept_only)) == (True, False)
 
 
-def test_the_switch_overrides_the_rights():
+def test_no_right_counts_while_shadow_redundancy_is_disabled():
     for enabled in (True, False):
         config = hub(ShadowRedundancyEnabled=enabled)
         peer = with_rights(config, accept_xshadow=True, send_xshadow=True)

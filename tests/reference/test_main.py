@@ -31,8 +31,15 @@ def test_a_reload_that_fails_ends_the_node_and_one_that_is_refused_does_not(
         json.dumps(render(topology, topology.servers[0], wiring, data_dir=tmp_path / "data", seed=1)), "utf-8"
     )
 
+    terminated: list[int] = []
+
+    def terminate() -> None:
+        terminated.append(signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+
     async def fail(node: Node) -> None:
-        asyncio.get_running_loop().call_later(0.2, os.kill, os.getpid(), signal.SIGTERM)
+        if code == 0:  # the node goes on, so something else has to end it
+            asyncio.get_running_loop().call_later(0.2, terminate)
         raise error
 
     async def serve() -> int:
@@ -45,5 +52,6 @@ def test_a_reload_that_fails_ends_the_node_and_one_that_is_refused_does_not(
     monkeypatch.setattr(Node, "reload", fail)
     try:
         assert asyncio.run(serve()) == code
+        assert terminated == ([signal.SIGTERM] if code == 0 else [])
     finally:
         leases.release()

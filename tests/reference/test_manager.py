@@ -133,12 +133,13 @@ def test_a_primary_is_queried_only_while_shadow_redundancy_is_enabled(
 def test_a_new_database_promotes_only_the_shadows_of_the_old_one(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         old, new = shadow(host, "mbx2", "s-1"), shadow(host, "mbx2", "s-1", database="db-2")
-        other = shadow(host, "mbx3", "s-1", database="db-9")
+        another_old, other = shadow(host, "mbx2", "s-2"), shadow(host, "mbx3", "s-1", database="db-9")
         await host.manager.query_in_session("mbx2", Primary(answer("db-2")))
-        taken = host.messages.get(old.id)
-        assert taken is not None
-        assert (taken.place, taken.primary, taken.redundancy_pending) == ("primary", "", True)
-        assert taken.shadow_id != "s-1"
+        for one in (old, another_old):
+            taken = host.messages.get(one.id)
+            assert taken is not None
+            assert (taken.place, taken.primary, taken.redundancy_pending) == ("primary", "", True)
+            assert taken.shadow_id not in ("s-1", "s-2")
         assert [host.messages.get(one.id).place for one in (new, other)] == ["shadow", "shadow"]
 
     run(tmp_path, steps)
@@ -147,14 +148,15 @@ def test_a_new_database_promotes_only_the_shadows_of_the_old_one(tmp_path: Path)
 @pytest.mark.parametrize("span", [3 * HOUR, HOUR / 2])
 def test_shadows_are_promoted_after_the_resubmit_span_and_not_before(tmp_path: Path, span: float):
     async def steps(host: Host, clock: HandClock) -> None:
-        shadow(host, "mbx2", "s-1")
+        for shadow_id in ("s-1", "s-2"):
+            shadow(host, "mbx2", shadow_id)
         host.manager.watch("mbx2")
         clock.advance(span - 1)
         host.manager.heartbeat_failed("mbx2")
-        assert places(host) == ["shadow"]
+        assert places(host) == ["shadow", "shadow"]
         clock.advance(1)
         host.manager.heartbeat_failed("mbx2")
-        assert places(host) == ["primary"]
+        assert places(host) == ["primary", "primary"]
 
     run(tmp_path, steps, ShadowResubmitTimeSpan=span)
 

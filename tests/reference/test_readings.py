@@ -92,7 +92,7 @@ def test_a_repeated_request_with_malformed_arguments_is_refused_as_the_reading_s
     run_with_host(tmp_path, steps)
 
 
-def test_the_command_line_accepts_readings_and_suggests_similar_names(tmp_path: Path):
+def test_the_name_of_a_candidate_may_have_readings_and_similar_names_are_suggested(tmp_path: Path):
     assert find_candidate(f"reference+{EVERY}", tmp_path).identity == f"reference+{EVERY}"
     assert (
         find_candidate("reference+longer-shadow-ids+never-shadows", tmp_path).defect

@@ -196,7 +196,7 @@ def test_a_message_is_journaled_once(tmp_path: Path):
     run(tmp_path, steps, journal="audit@archive.test")
 
 
-def test_the_reports_of_two_servers_about_one_message_are_duplicates_of_each_other(tmp_path: Path):
+def test_the_journal_reports_of_two_servers_about_one_message_are_duplicates_of_each_other(tmp_path: Path):
     async def journal_report(server: str, clock: HandClock) -> Message:
         found: list[Message] = []
         config = configured("two-servers-one-dag", server).model_copy(

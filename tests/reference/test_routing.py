@@ -117,7 +117,7 @@ def test_recipients_outside_share_nothing_with_recipients_in_sites():
     assert found == {"outside": ["victor@outside.test"], "mbx3": ["heidi@corp.test", "grace@corp.test"]}
 
 
-def test_the_servers_of_a_route_are_tried_from_the_mailbox_back_to_the_sender():
+def test_the_servers_to_try_for_a_route_go_from_the_mailbox_back_to_the_sender():
     (hop,) = group_by_next_hop(configured(BIFURCATION, "mbx1"), [Recipient("judy@corp.test")])
     assert hop.servers == ("mbx7", "mbx5", "mbx3", "mbx2")
 

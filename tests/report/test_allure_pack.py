@@ -60,10 +60,15 @@ def test_the_page_defines_its_data_before_the_program_which_accepts_file_links(s
     assert '"tel:","file:"])' in (site / "app-1.js").read_text("utf-8")
 
 
-@pytest.mark.parametrize(("name", "text"), [("index.html", "<html></html>"), ("app-1.js", "other")])
-def test_a_site_of_another_allure_version_is_refused(site: Path, name: str, text: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [("index.html", "<html></html>", "without a head"), ("app-1.js", "other", "does not have the list of schemes")],
+)
+def test_a_site_whose_page_or_program_is_not_that_of_the_pinned_allure_is_refused(
+    site: Path, name: str, text: str, reason: str
+) -> None:
     (site / name).write_text(text, "utf-8")
-    with pytest.raises(UnknownSite):
+    with pytest.raises(UnknownSite, match=reason):
         pack_site(site, resolve)
 
 

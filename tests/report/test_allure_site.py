@@ -66,10 +66,11 @@ def test_allure_is_installed_once_into_the_cache_without_install_scripts(
 def test_a_changed_lock_file_leads_to_another_installation(
     tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_node(tmp_path, monkeypatch)
+    log = with_node(tmp_path, monkeypatch)
     first = ensure_allure_installed(pinned, tmp_path / "cache")
     (pinned / "package-lock.json").write_text('{"lockfileVersion": 3, "name": "later"}')
-    assert ensure_allure_installed(pinned, tmp_path / "cache") != first
+    second = ensure_allure_installed(pinned, tmp_path / "cache")
+    assert (second != first, second.is_file(), len(log.read_text().splitlines())) == (True, True, 2)
 
 
 def test_a_failed_installation_leaves_no_files(tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,15 +105,16 @@ def test_without_node_the_error_names_the_extra_that_installs_it(
 
 def test_a_node_that_is_too_old_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_node(tmp_path, monkeypatch)
-    (tmp_path / "tools" / "node").write_text("#!/bin/sh\necho v18.20.4\n")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert find_node()
+    (tmp_path / "tools" / "node").write_text("#!/bin/sh\necho v18.20.4\n")
     with pytest.raises(AllureMissing, match="Node 20 or later"):
         find_node()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("option", "code"), [("--with-allure", 0), ("--install-allure", 2)])
-def test_a_missing_node_or_registry_is_reported_in_one_line(tmp_path: Path, option: str, code: int) -> None:
+def test_an_allure_that_cannot_be_installed_is_reported_in_one_line(tmp_path: Path, option: str, code: int) -> None:
     run = write_run(tmp_path / "run", (cell_view(),))
     (run / "allure-results").mkdir()
     offline = {"npm_config_registry": "http://127.0.0.1:9", "npm_config_cache": str(tmp_path / "npm")}

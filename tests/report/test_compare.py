@@ -17,10 +17,11 @@ from tests.report.samples import REFERENCE, cell_view, good, judged, passed, run
         ({"scenario_sha256": "0" * 64}, ("suite",)),
         ({"environment_sha256": "0" * 64}, ("environment",)),
         ({"seed": 8}, ("settings",)),
+        ({"candidate_sha256": "0" * 64, "seed": 8}, ("candidate", "settings")),
         ({}, ()),
     ],
 )
-def test_a_regression_names_its_causes(changes: dict[str, Any], cause: tuple[str]) -> None:
+def test_a_regression_names_its_causes(changes: dict[str, Any], cause: tuple[str, ...]) -> None:
     found = compare_runs(run_summary(good()), run_summary(judged(Outcome.FAIL, "SR-CRE-01", **changes)))
     assert [change.causes for change in found.changes_of(ChangeKind.REGRESSION)] == [cause]
     said = f"(changed: {', '.join(cause)})" if cause else "(nothing recorded changed: it may be flaky)"

@@ -55,6 +55,7 @@ def test_evidence_and_operations_have_rows_in_the_order_of_events() -> None:
     assert drawn == sorted(drawn)
     assert {row.numbers for row in rows if row.marked} == {(number,) for number in cell.verdicts[0].evidence}
     said = {event.n for event in cell.events if getattr(event, "operation", None) is not None}
+    assert said
     assert said <= {row.numbers[0] for row in rows if row.kind == "arrow"}
 
 
@@ -157,6 +158,7 @@ def test_hostile_replies_are_shown_and_do_not_become_markup(hostile: str, shown:
     reader = read(page)
     assert not [one for one in reader.attributes if one[0] == "img" or one[1] == "onerror"]
     assert shown in page
+    assert re.search(r"2\.1\.0 (&#34;)?" + re.escape(shown), page), "in the reply itself"
     assert page.count("<script>") == 1
     assert all(line.isprintable() for line in page.splitlines())
 

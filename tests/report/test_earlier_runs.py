@@ -82,7 +82,7 @@ def test_an_earlier_outcome_that_was_not_finished_is_skipped(runs: Path) -> None
     assert read_earlier_outcomes(before, slug_of(file), cell_view().header) == ()
 
 
-def test_the_run_page_shows_the_earlier_runs(runs: Path, tmp_path: Path) -> None:
+def test_the_run_page_shows_an_earlier_run_and_how_a_cell_ended_in_it(runs: Path, tmp_path: Path) -> None:
     build_site(runs, tmp_path / "site", earlier=find_earlier_runs(runs, runs.parent))
     page = (tmp_path / "site" / "index.html").read_text("utf-8")
     assert 'id="trend"' in page

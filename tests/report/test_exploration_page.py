@@ -6,7 +6,7 @@ from conformance.report.exploration_page import coverage_curve, exploration_page
 from tests.report.exploration_samples import FILE, FILES, ORIGINAL, finding, header, summary
 
 
-def test_the_reduced_plan_and_the_plan_as_it_was_run_come_before_all_else() -> None:
+def test_the_reduced_plan_and_the_plan_as_it_was_run_come_before_all_other_sections() -> None:
     page = exploration_page(header(), summary(finding()), FILES)
     order = [
         "The reduced plan: 2 steps, 1 fault, 1 message, 1 server", "id: lost-1\n", "conformance run found/lost-1.scenario.yaml",
@@ -16,6 +16,8 @@ def test_the_reduced_plan_and_the_plan_as_it_was_run_come_before_all_else() -> N
     places = [page.find(text) for text in order]
     assert places == sorted(places)
     assert -1 not in places
+    sections = re.findall(r'<h2 id="([^"]+)"', page)
+    assert sections == ["findings", "states", "sometimes", "faults", "left-out", "how"]
     assert f'href="{FILE}"' in page
     assert f'href="{ORIGINAL}"' in page
     assert "<b>RL-ACK-01</b> A message acknowledged with 250 after its final dot" in page

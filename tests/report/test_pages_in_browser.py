@@ -26,6 +26,9 @@ pytestmark = pytest.mark.integration
 PAPER = {"width": 718, "height": 1047}
 """An A4 sheet less its margins, in CSS pixels."""
 
+KINDS = ("index.html", "statements/*.html", "cells/**/*waits*.html")
+"""Pages of each kind in the site of a run; Allure's have tests of their own."""
+
 
 def failing_cell(site: Path) -> Path:
     """Return the page of the cell whose violation the tests look for."""
@@ -92,8 +95,10 @@ def test_a_screen_reader_can_read_the_marked_exchange(site: Path, reader: Reader
     reader.assert_sound()
 
 
-@pytest.mark.parametrize("kind", ["index.html", "statements/*.html", "cells/**/*waits*.html"])
-def test_every_kind_of_page_is_sound_in_both_themes(site: Path, reader: Reader, kind: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_page_of_a_run_is_sound_in_both_themes(site: Path, reader: Reader, kind: str) -> None:
+    kinds = {page.relative_to(site).parts[0] for page in site.rglob("*.html")} - {"allure"}
+    assert kinds == {one.partition("/")[0] for one in KINDS}
     pages = sorted(site.glob(kind))
     assert pages
     for page in pages:
@@ -152,8 +157,8 @@ def test_the_page_of_an_exploration_is_sound_and_shows_both_plans_of_a_finding(t
     reader.assert_sound()
 
 
-@pytest.mark.parametrize("kind", ["index.html", "statements/*.html", "cells/**/*waits*.html"])
-def test_every_kind_of_page_fits_on_paper(site: Path, browser: Browser, kind: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_page_of_a_run_fits_on_paper(site: Path, browser: Browser, kind: str) -> None:
     page = browser.new_page(viewport=PAPER)
     page.set_default_timeout(PATIENCE)
     page.emulate_media(media="print")

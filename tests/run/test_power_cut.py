@@ -11,10 +11,12 @@ from conformance.execute import judge
 from conformance.history.events import NodeEvent
 from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.disks import layer, loop
+from conformance.nodes.disks.node_disk import NodeDisk
 from conformance.run.cell import CellRunner
 from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_scenarios
+from conformance.scenarios.steps.nodes import SurvivingNames
 from conformance.verdicts import Outcome
 
 UNSYNCED = """
@@ -45,14 +47,25 @@ pytestmark = [
         pytest.param("loop", marks=pytest.mark.skipif(bool(loop.unavailable_reason()), reason="needs root")),
     ]
 )
-def _disk_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def disk_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "layer":
         monkeypatch.setattr(loop, "unavailable_reason", lambda: "needs root")
+    kind: str = request.param
+    return kind
 
 
-@pytest.mark.usefixtures("_disk_kind")
 @pytest.mark.parametrize("syncs", [True, False])
-def test_a_power_cut_loses_acknowledged_mail_only_of_a_server_without_sync(tmp_path: Path, syncs: bool) -> None:
+def test_a_power_cut_loses_acknowledged_mail_only_of_a_server_without_sync(
+    tmp_path: Path, disk_kind: str, monkeypatch: pytest.MonkeyPatch, syncs: bool
+) -> None:
+    cut_by: list[str] = []
+    cut_power = NodeDisk.cut_power
+
+    async def noting(disk: NodeDisk, surviving: SurvivingNames) -> None:
+        cut_by.append("loop" if disk._loop else "layer")
+        await cut_power(disk, surviving)
+
+    monkeypatch.setattr(NodeDisk, "cut_power", noting)
     corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id.endswith("synced[messages=1]"))
     candidate = find_candidate("exec:reference", Path())
@@ -63,6 +76,7 @@ def test_a_power_cut_loses_acknowledged_mail_only_of_a_server_without_sync(tmp_p
     assignment, settings = Assignment(candidate), Settings(clock="shifted")
     ran = run_without_loop(CellRunner(cell, assignment, settings, tmp_path, IncrementalJudge()).run(OWN_LOOP))
     assert ran.problem == ""
+    assert cut_by == [disk_kind]
     assert any(isinstance(e, NodeEvent) and e.detail.startswith("power cut") for e in ran.events)
     verdicts = judge(cell, assignment, settings, ran.events, complete=True)
     # the rules of the model see the same loss in their own ways

@@ -8,6 +8,7 @@ from conformance import paths
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
+from conformance.history.events import AnyEvent, Attempt
 from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.node_disk import DiskKind
@@ -41,7 +42,9 @@ def cell_of(name: str) -> Cell:
     return next(cell for scenario in corpus for cell in scenario.cells() if cell.id == name)
 
 
-def verdicts(directory: Path, text: str, cell: Cell, disk: DiskKind, should: Should = "warn") -> tuple[Verdict, ...]:
+def ran_and_judged(
+    directory: Path, text: str, cell: Cell, disk: DiskKind, should: Should = "warn"
+) -> tuple[tuple[AnyEvent, ...], tuple[Verdict, ...]]:
     program = directory / "server.py"
     program.write_text(text)
     argv = ("{python}", str(program), "{data}", "{listen.frontend}", "{next_hop.host}", "{next_hop.port}")
@@ -51,7 +54,11 @@ def verdicts(directory: Path, text: str, cell: Cell, disk: DiskKind, should: Sho
     settings = Settings(clock="shifted", disk=disk, should=should)
     ran = run_without_loop(CellRunner(cell, assignment, settings, directory, IncrementalJudge()).run(OWN_LOOP))
     assert (ran.problem, ran.inapplicable, ran.wrong_state) == ("", "", "")
-    return judge(cell, assignment, settings, ran.events, complete=True)
+    return tuple(ran.events), judge(cell, assignment, settings, ran.events, complete=True)
+
+
+def verdicts(directory: Path, text: str, cell: Cell, disk: DiskKind, should: Should = "warn") -> tuple[Verdict, ...]:
+    return ran_and_judged(directory, text, cell, disk, should)[1]
 
 
 def failed(found: tuple[Verdict, ...]) -> set[str]:
@@ -73,13 +80,15 @@ def test_a_correct_server_passes_without_a_remark(tmp_path: Path, disk: DiskKind
 def test_a_correct_server_passes_in_the_stricter_reading(tmp_path: Path) -> None:
     found = verdicts(tmp_path, server(), cell_of("acknowledged-means-name-synced[messages=20]"), "layer", "fail")
     assert worst_in_cell(verdict.outcome for verdict in found) is Outcome.PASS
+    assert "RL-ACK-05" in {row for v in found if v.outcome is Outcome.PASS for row in v.requirements}
 
 
 NO_ROOM = "no-room-at-a-write-is-refused-for-now[at-write=1]"
 
 
 def test_a_server_that_refuses_for_now_without_room_passes(tmp_path: Path) -> None:
-    found = verdicts(tmp_path, server(REFUSES_FOR_NOW), cell_of(NO_ROOM), "layer")
+    events, found = ran_and_judged(tmp_path, server(REFUSES_FOR_NOW), cell_of(NO_ROOM), "layer")
+    assert {event.code for event in events if isinstance(event, Attempt)} == {250, 452}, "it met the full disk"
     assert worst_in_cell(verdict.outcome for verdict in found) is Outcome.PASS
     assert "RL-ACK-06" in {row for v in found if v.outcome is Outcome.PASS for row in v.requirements}
 

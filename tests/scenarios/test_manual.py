@@ -21,7 +21,7 @@ def test_the_page_has_examples() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[0])
-def test_every_example_is_a_valid_scenario(example: str, tmp_path: Path) -> None:
+def test_every_example_that_is_a_whole_scenario_is_valid(example: str, tmp_path: Path) -> None:
     file = tmp_path / "example.scenario.yaml"
     file.write_text(example, "utf-8")
     (scenario,) = read_scenarios(file, paths.fixtures())

@@ -106,7 +106,7 @@ def test_steps_inside_blocks_have_their_own_paths_and_lines(tmp_path: Path) -> N
     assert (first.path, first.line, second.path, second.line, second.label) == ("1.1", 7, "1.2", 8, "thrice")
     assert isinstance(second.action, Repeat)
     assert second.action.times == 3
-    assert second.action.steps[0].path == "1.2.1"
+    assert (second.action.steps[0].path, second.action.steps[0].line) == ("1.2.1", 8)
     assert second.action.steps[0].action == Advance(by=2.0)
     assert isinstance(expectation.action, Expect)
     assert (expectation.verb, expectation.action.verb, expectation.line) == ("expect", "left", 11)
@@ -125,17 +125,18 @@ def test_the_hash_covers_the_document_the_topology_and_the_messages(tmp_path: Pa
         (scenario,) = read_scenarios(written(tmp_path, text), fixtures)
         return scenario.cells()[0].sha256
 
-    whole = HEAD + "steps:\n" + SEND
+    whole = HEAD + "steps:\n" + SEND + SEND.replace("as: m", "as: n, message: dots")
     usual = sha256(whole, paths.fixtures())
     assert sha256(whole + "# a comment\n", paths.fixtures()) == usual
     assert sha256(whole.replace("for the tests", "for these tests"), paths.fixtures()) != usual
-    for changed in (None, "topologies/two-servers-one-dag.yaml", "messages/plain.yaml", "messages/dots.yaml"):
+    sent = ("messages/plain.yaml", "messages/dots.yaml")
+    for changed in (None, "topologies/two-servers-one-dag.yaml", *sent, "messages/no-date.yaml"):
         fixtures = tmp_path / str(changed).replace("/", "-")
         shutil.copytree(paths.fixtures(), fixtures)
         if changed:
             text = (fixtures / changed).read_text("utf-8")
             (fixtures / changed).write_text(re.sub("title: .*", "title: Another", text, count=1), "utf-8")
-        same = changed in (None, "messages/dots.yaml")  # the scenario does not send `dots`
+        same = changed in (None, "messages/no-date.yaml")  # which the scenario does not send
         assert (sha256(whole, fixtures) == usual) is same, changed
 
 
@@ -156,7 +157,7 @@ def test_a_scenario_with_problems_has_no_cells(tmp_path: Path) -> None:
 
 def test_every_scenario_of_the_corpus_is_valid_and_cell_ids_are_unique() -> None:
     scenarios = read_corpus([paths.corpus()], paths.fixtures())
-    ids = [cell.id for scenario in scenarios for cell in scenario.cells()]
+    ids = [cell.id for scenario in scenarios for cell in scenario.cells("full")]
     assert ids
     assert len(set(ids)) == len(ids)
 

@@ -37,7 +37,9 @@ def scenario() -> Draft202012Validator:
 
 @pytest.mark.parametrize("path", scenario_files([paths.corpus()]), ids=lambda path: path.name)
 def test_every_scenario_file_matches_the_schema(path: Path, scenario: Draft202012Validator) -> None:
-    for document in documents(path):
+    found = documents(path)
+    assert found
+    for document in found:
         assert [error.message for error in scenario.iter_errors(document)] == []
     assert path.read_text("utf-8").startswith("# yaml-language-server: $schema=../../docs/schema/scenario.json\n")
 
@@ -102,7 +104,9 @@ def named() -> Draft202012Validator:
 
 @pytest.mark.parametrize("path", scenario_files([paths.corpus()]), ids=lambda path: path.name)
 def test_every_scenario_file_matches_the_schema_with_names(path: Path, named: Draft202012Validator) -> None:
-    for document in documents(path):
+    found = documents(path)
+    assert found
+    for document in found:
         assert [error.message for error in named.iter_errors(document)] == []
 
 

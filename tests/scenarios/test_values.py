@@ -34,7 +34,7 @@ def test_an_invalid_size_is_refused(written: object) -> None:
 
 @given(st.integers(0, 10**9).map(lambda thousandths: thousandths / 1000))
 def test_a_formatted_duration_parses_to_the_same_value(duration: float) -> None:
-    assert parse_duration(format_duration(duration)) == pytest.approx(duration)
+    assert round(parse_duration(format_duration(duration)), 3) == duration
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from conformance import paths
 from conformance.scenarios import yaml_nodes
@@ -74,9 +75,10 @@ def test_quoted_scalars_are_text() -> None:
 
 def test_every_value_and_key_has_its_line_and_column() -> None:
     node = node_of("# a comment\n---\na: 1\nlist:\n  - {b: x}\n")
-    assert node.entries["a"].key == Mark(3, 1)
+    assert node.mark == node.entries["a"].key == Mark(3, 1)
     assert node.entries["a"].node.mark == Mark(3, 4)
     assert node.entries["list"].key == Mark(4, 1)
+    assert node.entries["list"].node.mark == Mark(5, 3)
     inner = node.entries["list"].node.items[0]
     assert inner.mark == Mark(5, 5)
     assert inner.entries["b"].key == Mark(5, 6)
@@ -119,11 +121,22 @@ def test_what_the_full_parser_accepts_is_read_the_same_by_both(text: str) -> Non
 @pytest.mark.parametrize("path", sorted(paths.corpus().rglob("*.scenario.yaml")), ids=lambda path: path.stem)
 def test_both_parsers_read_the_corpus_the_same(path: Path) -> None:
     found: list[list[Node | None]] = []
+    used: list[set[bool]] = []
+
+    def noting(*, typ: str, pure: bool = False) -> Any:
+        used[-1].add(pure)
+        return YAML(typ=typ, pure=pure)
+
     for plain in (yaml_nodes._SAME_IN_YAML_1_1, re.compile("(?!)")):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(yaml_nodes, "_SAME_IN_YAML_1_1", plain)
+            patched.setattr(yaml_nodes, "YAML", noting)
+            used.append(set())
             found.append([compose(chunk, ProblemReport("x")) for chunk in split_documents(path.read_text("utf-8"))])
     assert found[0] == found[1]  # with all lines and columns
+    assert all(found[0])
+    assert False in used[0], "the quick parser reads most documents of each file"
+    assert used[1] == {True}
 
 
 SCALARS = st.one_of(
@@ -197,7 +210,9 @@ def test_a_mutated_document_gives_cells_or_problems(
     tree = mutated(mutated(VALID, data.draw), data.draw)
     file = tmp_path_factory.getbasetemp() / "any.scenario.yaml"
     file.write_text(json.dumps(tree), "utf-8")
-    for scenario in read_scenarios(file, paths.fixtures()):
+    scenarios = read_scenarios(file, paths.fixtures())
+    assert scenarios
+    for scenario in scenarios:
         assert scenario.problems or scenario.cells()
         assert all(problem.line >= 1 and problem.column >= 1 for problem in scenario.problems)
 
@@ -206,5 +221,6 @@ def test_a_mutated_document_gives_cells_or_problems(
 def test_random_octets_give_problems_only(octets: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.getbasetemp() / "octets.scenario.yaml"
     file.write_bytes(octets)
-    for scenario in read_scenarios(file, paths.fixtures()):
-        assert scenario.problems
+    scenarios = read_scenarios(file, paths.fixtures())
+    assert scenarios
+    assert all(scenario.problems for scenario in scenarios)

@@ -14,7 +14,8 @@ from conformance.cli import main
 from conformance.commands.smuggling import _exit_code, _print_pairs
 from conformance.probe.end_of_data import SENDER, SMUGGLED_SENDER, VARIANTS
 from conformance.probe.server import Server
-from conformance.smuggling.matrix import Arrivals, Passage, Passed, _decide_passage, _rounds, _try_pair
+from conformance.smuggling import matrix
+from conformance.smuggling.matrix import Arrivals, Passage, Passed, _decide_passage, _rounds, _run_rounds, _try_pair
 from conformance.smuggling.page import _relay_badge, smuggling_page
 from conformance.testing import ReceivedMessage
 
@@ -149,19 +150,30 @@ def test_a_relay_shows_one_message_only_where_one_arrived():
 
 
 def test_a_relay_that_has_ended_refuses_every_variant_and_keeps_the_results_of_other_pairs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
+    async def try_pair(relay_name: str, relay: Any, receiver_name: str, receiver: Any) -> list[Passed]:
+        if relay_name == "b":
+            return [Passed("b", receiver_name, "lf-dot-lf", Passage.ONE, ())]
+        return await _try_pair(relay_name, relay, receiver_name, receiver)
+
+    monkeypatch.setattr(matrix, "_try_pair", try_pair)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound, and not listening
         hop = SimpleNamespace(connect_to=lambda host, port: None, wait_until=lambda condition, within: condition([]))
         node: Any = SimpleNamespace(host="127.0.0.1", port=closed.getsockname()[1], next_hop=hop)
-        results = asyncio.run(_try_pair("a", node, "b", node))
-    assert {passed.variant for passed in results} == {v.name for v in VARIANTS.values() if not v.chunked}
-    assert {passed.passage for passed in results} == {Passage.REFUSED}
-    assert all("refused" in passed.replies[0].lower() for passed in results)
-    results.append(Passed("b", "a", "lf-dot-lf", Passage.ONE, ()))
+        results = asyncio.run(_run_rounds({"a": (node, node), "b": (node, node)}, lambda text: None))
+    of_ended = [passed for passed in results if passed.relay == "a"]
+    assert sorted((passed.receiver, passed.variant) for passed in of_ended) == sorted(
+        (receiver, v.name) for receiver in "ab" for v in VARIANTS.values() if not v.chunked
+    )
+    assert {passed.passage for passed in of_ended} == {Passage.REFUSED}
+    assert all("refused" in passed.replies[0].lower() for passed in of_ended)
+    assert {(p.relay, p.receiver) for p in results if p.passage is Passage.ONE} == {("b", "a"), ("b", "b")}
     _print_pairs(results, tmp_path)
-    assert capsys.readouterr().out == f"nothing came through from a to b\npage: {tmp_path / 'index.html'}\n"
+    assert capsys.readouterr().out == (
+        f"nothing came through from a to a\nnothing came through from a to b\npage: {tmp_path / 'index.html'}\n"
+    )
     assert _exit_code(results) == 3
 
 

@@ -150,11 +150,12 @@ def test_one_reachable_master_of_several_is_enough() -> None:
 
 def test_the_driver_has_the_address_that_the_master_sees() -> None:
     own = [address[4][0] for address in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
-    with socket.create_server((own[0], 0)) as master:
-        assert driver_address(f"spark://{own[0]}:{master.getsockname()[1]}") == own[0]
-        connection, seen = master.accept()
-        connection.close()
-    assert seen[0] == own[0]
+    for host, driver in ((own[0], own[0]), ("127.0.0.2", "127.0.0.1")):  # the second is not the master's own address
+        with socket.create_server((host, 0)) as master:
+            assert driver_address(f"spark://{host}:{master.getsockname()[1]}") == driver
+            connection, seen = master.accept()
+            connection.close()
+        assert seen[0] == driver
 
 
 def test_a_url_of_another_scheme_is_refused() -> None:

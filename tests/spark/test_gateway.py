@@ -30,7 +30,7 @@ def test_a_session_starts_without_sparks_scripts(monkeypatch: pytest.MonkeyPatch
     assert "PYSPARK_GATEWAY_SECRET" not in os.environ
 
 
-def test_java_gets_the_options_that_sparks_launcher_gives_it() -> None:
+def test_java_gets_the_options_that_sparks_launcher_gives_it_but_for_two(tmp_path: Path) -> None:
     words = [
         find_java({}),
         "-cp",
@@ -44,9 +44,17 @@ def test_java_gets_the_options_that_sparks_launcher_gives_it() -> None:
         one for one in done.stdout.decode().split("\0") if one.startswith(("--", "-D", "-XX")) and "derby" not in one
     }
     assert "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED" in given
-    dropped = given - set(module_options(HOME))
+    java = tmp_path / "java"
+    java.write_text('#!/bin/sh\nprintf "%s\\n" "$@" >"$0.words"\n')
+    java.chmod(0o755)
+    with start_java(java, [], tmp_path, quiet=True) as gateway:
+        gateway.process.wait()
+    got = (tmp_path / "java.words").read_text().splitlines()
     assert set(module_options(HOME)) <= given
-    assert dropped <= {"--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED"}
+    assert given - set(got) <= {
+        "--add-modules=jdk.incubator.vector",
+        "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
+    }
 
 
 def test_the_class_path_has_every_jar_but_those_of_machine_learning() -> None:
@@ -62,10 +70,16 @@ def test_the_class_path_has_every_jar_but_those_of_machine_learning() -> None:
         ("spark://127.0.0.1:7077", {}, {}),
         ("local[2]", {"spark.driver.extraClassPath": "a.jar"}, {}),
         ("local[2]", {"spark.jars.packages": "a:b:1"}, {}),
+        ("local[2]", {"spark.submit.deployMode": "client"}, {}),
+        ("local[2]", {"spark.archives": "a.zip"}, {}),
+        ("local[2]", {"spark.files": "a.txt"}, {}),
+        ("local[2]", {"spark.pyspark.python": "python3"}, {}),
         ("local[2]", {"spark.driver.memory": "2048"}, {}),
         ("local[2]", {}, {"SPARK_CONF_DIR": "/etc/spark"}),
         ("local[2]", {}, {"PYSPARK_SUBMIT_ARGS": "--verbose pyspark-shell"}),
+        ("local[2]", {}, {"PYSPARK_GATEWAY_PORT": "1"}),
         ("local[2]", {}, {"HADOOP_CONF_DIR": "/etc/hadoop"}),
+        ("local[2]", {}, {"YARN_CONF_DIR": "/etc/hadoop"}),
     ],
 )
 def test_settings_that_only_sparks_scripts_handle_need_them(

@@ -51,7 +51,7 @@ def test_a_run_inside_another_run_is_not_found(run: Path):
     assert find_directories([run.parent]).runs == (run.resolve(),)
 
 
-def test_runs_are_found_beside_very_deep_folders(run: Path, tmp_path: Path):
+def test_a_run_is_found_beside_very_deep_folders(run: Path, tmp_path: Path):
     name = "deep" * 50
     folder = os.open(tmp_path / "reports", os.O_DIRECTORY)
     for _ in range(30):  # its path is longer than any system call takes

@@ -58,16 +58,19 @@ def test_the_record_may_lie_on_another_file_system_than_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rename = Path.replace
+    renamed: list[Path] = []
 
     def replace(self: Path, target: Path) -> Path:
         if tmp_path / "cache" not in self.parents:
             raise OSError(errno.EXDEV, "Invalid cross-device link")
+        renamed.append(target)
         return rename(self, target)
 
     monkeypatch.setattr(Path, "replace", replace)
     found = aot_cache_for(java_that(MAKES, tmp_path), tmp_path / "cache", tmp_path)
     found.record.touch()
     assert found.build(tmp_path / "java", [], "")
+    assert renamed == [found.file]
     assert list(found.file.parent.iterdir()) == [found.file]
 
 
@@ -107,7 +110,9 @@ def test_the_second_session_uses_the_cache_of_the_first(tmp_path: Path, monkeypa
     assert "the cache for Java is not used: it was made of another Java or Spark" in notices[-1]
 
 
-def test_only_errors_of_java_are_reasons_for_a_mismatch(tmp_path: Path) -> None:
+def test_another_cache_or_an_error_of_java_is_a_reason_for_a_mismatch_and_a_warning_alone_is_none(
+    tmp_path: Path,
+) -> None:
     found = AotCache(tmp_path / "spark-1" / "kept.aot", tmp_path / "loaded.config")
     assert found.mismatch_reason() == ""
     found.file.parent.mkdir()

@@ -10,6 +10,7 @@ from conformance.spark.session import BadSetting, parse_settings
 
 def test_fail_on_accepts_known_words_only() -> None:
     assert parse_fail_on(" flaky,regression") == {"flaky", "regression"}
+    assert parse_fail_on("disagreement, regression") == {"disagreement", "regression"}
     assert parse_fail_on("") == frozenset()
     with pytest.raises(ValueError, match="--fail-on losses: choose from regression, flaky, disagreement"):
         parse_fail_on("flaky,losses")

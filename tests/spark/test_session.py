@@ -29,19 +29,22 @@ from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 pytestmark = pytest.mark.spark
 
 
-def interrupted() -> None:
+def interrupted(java: list[psutil.Process]) -> None:
     with open_session("local[1]") as session:
         assert session.range(3).count() == 3
-        assert any(process.name() == "java" for process in psutil.Process().children(recursive=True))
+        java += [process for process in psutil.Process().children(recursive=True) if process.name() == "java"]
         raise KeyboardInterrupt
 
 
 @pytest.mark.slow
 def test_an_interrupted_session_leaves_no_process_and_no_setting() -> None:
     before = dict(os.environ), signal.getsignal(signal.SIGINT), psutil.Process().children(recursive=True)
+    java: list[psutil.Process] = []
     with pytest.raises(KeyboardInterrupt):
-        interrupted()
+        interrupted(java)
     assert (dict(os.environ), signal.getsignal(signal.SIGINT), psutil.Process().children(recursive=True)) == before
+    assert java
+    assert not any(process.is_running() for process in java), "none goes on with another parent"
 
 
 @pytest.mark.slow

@@ -7,12 +7,22 @@ import pytest
 from conformance.spark.task_graph import MAX_RUNNING, Task, names_in_query, run_tasks
 
 
-def test_a_task_starts_after_its_prerequisites() -> None:
+def test_a_task_starts_after_the_end_of_its_prerequisites() -> None:
     ran: list[str] = []
+    early = threading.Event()  # set where a task does not wait for the end of another
+
+    def first() -> None:
+        early.wait(0.1)
+        ran.append("first")
+
+    def second() -> None:
+        early.set()
+        ran.append("second")
+
     steps = {
         "last": Task(lambda: ran.append("last"), frozenset({"first", "second"})),
-        "second": Task(lambda: ran.append("second"), frozenset({"first"})),
-        "first": Task(lambda: ran.append("first")),
+        "second": Task(second, frozenset({"first"})),
+        "first": Task(first),
     }
     run_tasks(steps)
     assert ran == ["first", "second", "last"]

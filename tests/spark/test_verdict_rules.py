@@ -76,7 +76,9 @@ def by_diff(before: CellState, after: CellState) -> ChangeKind | None:
 
 
 @pytest.mark.long
-def test_spark_classifies_every_transition_as_diff_does(session: SparkSession) -> None:
+def test_spark_classifies_every_transition_as_diff_does_but_lists_an_absent_state_only_if_new_or_lost(
+    session: SparkSession,
+) -> None:
     rows = [row(run, "other", CellState.PASS) for run in (1, 2)]
     for before, after in product(CellState, CellState):
         rows += [row(1, f"{before}>{after}", before)] if before is not CellState.ABSENT else []
@@ -103,6 +105,11 @@ def test_spark_finds_the_same_causes(session: SparkSession) -> None:
             now = type("Header", (), SETTINGS | {field: other})
             assert change_causes(type("Header", (), before), now) == (cause,)
             assert ask(session, rows, history.FLAKY.query) == []
+    others: dict[str, object] = {"candidate_sha256": "9", "environment_sha256": "9", "seed": 9}
+    rows = [row(1, "n", CellState.PASS), row(2, "n", CellState.FAIL, **others)]
+    (change,) = ask(session, rows, history.CHANGES.query)
+    several = change_causes(type("Header", (), before), type("Header", (), SETTINGS | others))
+    assert change["cause"] == "+".join(several) == "candidate+environment+settings"
     (change,) = ask(session, [row(1, "n", CellState.PASS), row(2, "n", CellState.FAIL)], history.CHANGES.query)
     assert change["cause"] == "unexplained"
 

@@ -18,6 +18,10 @@ from conformance.verdicts.changes import CellState, ChangeKind, change_kind
 pytestmark = pytest.mark.spark
 
 COLUMNS = ("run", "started", "candidate", "version", "nodeid", "requirement", "outcome")
+COUNTED = {
+    "pass": "passed", "fail": "failed", "inconclusive": "inconclusive", "not-applicable": "not_applicable", "error": "errors",
+}  # fmt: skip
+"""The column that counts an outcome."""
 Row = dict[str, Any]
 
 
@@ -51,12 +55,13 @@ def ask(session: SparkSession, rows: list[Row], query: str) -> list[Row]:
 
 
 def standings(rows: list[Row]) -> set[tuple[Any, ...]]:
-    """Return (candidate, version, requirement, cells, outcome, run) of the latest outcome of each cell."""
+    """Return (candidate, version, requirement, cells, outcome, run) of the latest outcome of each cell, and a count of each outcome."""
     latest: dict[tuple[str, str, str], dict[str, Row]] = {}
     for row in rows:  # the oldest run is first
         latest.setdefault((row["candidate"], row["version"], row["requirement"]), {})[row["nodeid"]] = row
     return {
-        (*key, len(cells), worst_over_cells(Outcome(cell["outcome"]) for cell in cells.values()), max(cell["run"] for cell in cells.values()))
+        (*key, len(cells), worst_over_cells(Outcome(cell["outcome"]) for cell in cells.values()), max(cell["run"] for cell in cells.values()),
+         *(sum(cell["outcome"] == outcome for cell in cells.values()) for outcome in COUNTED))
         for key, cells in latest.items()
     }  # fmt: skip
 
@@ -94,7 +99,7 @@ def changes(rows: list[Row]) -> set[tuple[Any, ...]]:
 def test_standings_and_changes_follow_the_rules(session: SparkSession, seed: int) -> None:
     rows = random_rows(seed)
     found = ask(session, rows, STANDINGS.query)
-    names = ("candidate", "version", "requirement", "cells", "outcome", "run")
+    names: tuple[str, ...] = ("candidate", "version", "requirement", "cells", "outcome", "run", *COUNTED.values())
     assert {tuple(row[name] for name in names) for row in found} == standings(rows)
     assert len(found) == len(standings(rows))
     changed = ask(session, rows, ROW_CHANGES.query)

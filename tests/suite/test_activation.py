@@ -5,10 +5,11 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from conformance import paths
+from conformance import activation, paths
 
 pytest_plugins = ["pytester"]
 
@@ -41,6 +42,9 @@ def test_the_installed_package_adds_an_ini_key_and_nothing_else(
     ran.assert_outcomes(passed=1)
     found = json.loads((project.path / "loaded.json").read_text())
     assert found == {"ini": False, "loaded": ["conformance", "conformance.activation"]}
+    parser = Mock()
+    activation.pytest_addoption(parser)
+    assert [name for name, *_ in parser.mock_calls] == ["addini"]
     assert {path.name for path in project.path.iterdir()}.isdisjoint({"reports", "run"})
 
 
@@ -82,6 +86,8 @@ def test_the_fixtures_alone_add_fixtures_and_nothing_else(project: pytest.Pytest
     ran.assert_outcomes(passed=1)
     found = json.loads((project.path / "loaded.json").read_text())
     assert found["loaded"] == ["conformance", "conformance.activation", "conformance.fixtures"]
+    names = ("lmtp_sink", "mail_bench", "mail_node", "run_scenario", "smtp_link", "smtp_sink")
+    project.runpytest_subprocess("--fixtures").stdout.fnmatch_lines_random([f"{name} -- *" for name in names])
 
 
 @pytest.mark.long

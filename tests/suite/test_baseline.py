@@ -61,7 +61,7 @@ def test_a_cell_that_could_not_be_judged_is_not_drafted():
     wrong = failed("expect.delivered", "RL-ACK-01")
     assert (
         draft_entries(
-            [draft_cell({}, wrong, outcome=Outcome.ERROR), draft_cell({"at": "x"}, outcome=Outcome.INCONCLUSIVE)]
+            [draft_cell({}, wrong, outcome=Outcome.ERROR), draft_cell({"at": "x"}, wrong, outcome=Outcome.INCONCLUSIVE)]
         )
         == {}
     )

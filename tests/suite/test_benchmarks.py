@@ -27,7 +27,7 @@ def cells() -> ModuleType:
 
 
 @pytest.mark.long
-def test_the_cells_benchmark_compares_both_runs():
+def test_the_cells_benchmark_finds_the_same_verdicts_in_both_runs():
     words = ["--candidate", "reference", "--only", "lost-before-the-final-dot", "--cells", "4"]
     done = subprocess.run(
         [sys.executable, str(BENCHMARK), *words], cwd=BENCHMARK.parents[1], capture_output=True, text=True, check=True
@@ -36,7 +36,9 @@ def test_the_cells_benchmark_compares_both_runs():
     assert done.stdout.endswith("the same verdicts\n")
 
 
-def test_differing_verdicts_of_two_runs_are_listed(cells: ModuleType):
+def test_differing_verdicts_of_two_runs_are_listed(
+    cells: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     one = {"a": ("pass",), "b": ("fail", "expect.reply/X"), "c": ("pass",)}
     other = {"a": ("pass",), "b": ("fail", "expect.reply/Y"), "d": ("pass",)}
     assert cells.differences(one, one) == []
@@ -45,6 +47,10 @@ def test_differing_verdicts_of_two_runs_are_listed(cells: ModuleType):
         "c: pass; together: not run",
         "d: not run; together: pass",
     ]
+    runs = [cells.Measured(one, 1.0, 1.0), cells.Measured(other, 1.0, 1.0)]
+    monkeypatch.setattr(cells, "_measure", lambda *_: runs.pop(0))
+    assert cells.main([]) == 1
+    assert capsys.readouterr().out.splitlines()[-3:] == cells.differences(one, other)
 
 
 def test_the_checkout_of_an_environment_does_not_depend_on_the_working_directory(

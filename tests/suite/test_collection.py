@@ -57,7 +57,7 @@ class Item:
     cell: Cell
 
 
-def test_workers_begin_with_cells_of_many_messages_and_keep_the_order_of_all_others(monkeypatch: pytest.MonkeyPatch):
+def test_cells_of_many_messages_are_put_first_and_all_others_keep_their_order(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(collect, "CellItem", Item)
     folder = paths.corpus() / "variations"
     cells = [cell for scenario in read_corpus([folder], paths.fixtures()) for cell in scenario.cells()]
@@ -106,7 +106,8 @@ def test_invalid_yaml_is_reported_with_its_place_and_without_traceback(pytester:
     Path(pytester.path / "bad.scenario.yaml").write_text("id: bad\ntitle: [x\n", "utf-8")
     result = pytester.runpytest_subprocess(*PLUGIN, "bad.scenario.yaml", "--run-dir", str(pytester.path / "run"))
     result.stdout.fnmatch_lines(["*bad.scenario.yaml:3:1: not valid YAML*"])
-    result.stdout.no_fnmatch_line("*Traceback*")
+    for printed in (result.stdout, result.stderr):
+        printed.no_fnmatch_line("*Traceback*")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert not (pytester.path / "run").exists()
 

@@ -117,23 +117,29 @@ def test_closing_cancels_running_jobs_and_waits_for_their_cleanup():
             cleaned.append("endless")
         return ""
 
-    pool = JobPool([("first", first), ("endless", endless)], 2, chunks=False)
+    pool = JobPool([("first", first), ("endless", endless), ("other", endless)], 3, chunks=False)
     assert pool.result("first") == "first"
     pool.close()
-    assert cleaned == ["endless"]
+    assert cleaned == ["endless", "endless"]
 
 
 def test_an_error_of_one_job_does_not_affect_the_others():
+    failed = asyncio.Event()
+
     async def bad() -> str:
+        failed.set()
         raise ValueError("mine")
 
     async def good() -> str:
+        await failed.wait()
+        for _ in range(20):  # what an error would cancel
+            await asyncio.sleep(0)
         return "good"
 
-    pool = JobPool([("bad", bad), ("good", good)], 2, chunks=False)
+    pool = JobPool([("beside it", good), ("bad", bad), ("after it", good)], 2, chunks=False)
     with pytest.raises(ValueError, match="mine"):
         pool.result("bad")
-    assert pool.result("good") == "good"
+    assert [pool.result(name) for name in ("beside it", "after it")] == ["good", "good"]
     pool.close()
 
 

@@ -158,7 +158,9 @@ def test_a_violation_before_the_damage_is_still_a_violation(
 
     copy = damaged(run, tmp_path, change)
     assert judge_run(copy, [run.parent]) == 1
-    assert "expect.reply 3: pass -> fail" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "expect.reply 3: pass -> fail" in printed
+    assert ": judged as far as event " in printed, "the damage is noticed"
 
 
 @pytest.mark.parametrize("command", ["judge", "report", "diff"])

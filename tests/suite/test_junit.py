@@ -55,3 +55,4 @@ def test_only_files_of_the_checkout_are_the_users():
     assert is_users_file("scenarios/creation/inbound.scenario.yaml")
     assert not is_users_file(".venv/lib/python3.11/site-packages/conformance/_data/scenarios/wire/shadow.scenario.yaml")
     assert not is_users_file("../elsewhere/one.scenario.yaml")
+    assert not is_users_file("/elsewhere/one.scenario.yaml")

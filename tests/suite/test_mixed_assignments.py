@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.results.reader import read_run
 from tests.results.stored import plain
 from tests.suite.helpers import conformance_command
 
@@ -35,7 +36,7 @@ def test_cells_with_a_program_and_the_reference_pass_under_the_shifted_clock(tmp
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert re.fullmatch(r"=+ [1-9]\d* passed(, \d+ deselected)? in .*", ran.stdout.splitlines()[-1])
     header = json.loads(plain(next((tmp_path / "run" / "cells").glob("*.jsonl.gz"))).splitlines()[0])
-    assert header["candidate"] == "hub1:other"
+    assert (header["candidate"], header["clock"]) == ("hub1:other", "shifted")
     assert {"relay", "shadow-2010", "shadow-2013"} <= set(header["claims"])
 
 
@@ -51,6 +52,10 @@ def test_the_example_interoperates_with_the_reference_as_a_2010_hub(tmp_path: Pa
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert re.fullmatch(r"=+ [1-9]\d* passed(, \d+ deselected)? in .*", ran.stdout.splitlines()[-1])
+    judged = {
+        row for cell in read_run(tmp_path / "run").cells() for verdict in cell.verdicts for row in verdict.requirements
+    }
+    assert judged >= {"SR-IOP-01", "SR-IOP-02"}
 
 
 def test_a_server_assigned_to_an_in_process_candidate_is_refused_under_the_shifted_clock(tmp_path: Path):

@@ -110,3 +110,5 @@ def test_a_known_failure_made_partly_inconclusive_by_lateness_is_run_again(tmp_p
     assert done.returncode == 0, done.stdout
     assert "1 xfailed" in done.stdout
     assert_rerun(tmp_path, done.stdout)
+    (late,) = cell_files(tmp_path / "run", LATE_FOLDER)
+    assert '"check":"expect.reply","outcome":"fail"' in plain(late).decode(), "only the other check was inconclusive"

@@ -67,6 +67,7 @@ def test_runs_with_different_seeds_are_not_merged(local: Path, tmp_path: Path) -
     merged = conformance_command("merge", str(local), "other", "--out", "run", cwd=tmp_path)
     assert merged.returncode == 2
     assert "differ in seed" in merged.stderr
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.long

@@ -11,7 +11,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("arrangement", ["harness", "one"])
-def test_every_size_and_number_of_sessions_is_measured(arrangement: str, tmp_path: Path) -> None:
+def test_the_benchmark_gives_a_positive_rate_for_every_size_and_number_of_sessions(
+    arrangement: str, tmp_path: Path
+) -> None:
     output = tmp_path / "rows.json"
     options = ("--only", arrangement, "--rounds", "1", "--seconds", "0.01", "--json", str(output))
     subprocess.run([sys.executable, "-m", "benchmarks.links", *options], cwd=ROOT, check=True, capture_output=True)

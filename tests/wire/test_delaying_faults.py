@@ -1,5 +1,6 @@
 """Faults that change when octets pass, and in what pieces: stall, delay, throttle, split, merge."""
 
+import asyncio
 import time
 
 import pytest
@@ -53,9 +54,9 @@ def test_a_reply_to_a_client_that_has_reset_is_not_recorded() -> None:
         await world.wait_round_trip()
         world.server.write(b"250 unheard\r\n")
         await world.wait_round_trip()
-        assert [e.lines for e in world.events(Reply) if e.session == "s1"] == [("mini",)]
         world.links.heal("f")
         assert await world.server.wait_closed() == "reset"
+        assert [e.lines for e in world.events(Reply) if e.session == "s1"] == [("mini",)]
 
     run(test)
 
@@ -83,8 +84,13 @@ def test_a_stall_stops_reading_from_a_client_that_floods() -> None:
         await client.exchange(b"DATA\r\n", b"354 ")
         client.write(b"y" * 30_000_000)
         await world.wait_for_event(FaultFired)
-        await world.wait_round_trip()
         (relay,) = (relay for relay in world.relays if relay.pair.server == "b")
+        reading = relay.client._transport
+        assert reading is not None
+        while reading.is_reading():
+            await asyncio.sleep(0)
+        await world.wait_round_trip()
+        assert not reading.is_reading()
         assert relay.to_server._queued < 1_000_000
         assert world.server.octets == b"DATA\r\n" + b"y" * 10
         world.links.heal("f")
@@ -194,6 +200,7 @@ def test_each_connection_that_a_fault_holds_is_held_for_the_whole_time(does: str
         await first.wait_for(b"220 mini\r\n")
         await world.wait_round_trip()
         assert (len(world.events(FaultFired)), len(world.served), second.octets) == (2, 1, b"")
+        assert world.requested_waits == [300.0, 300.0]
         world.links.heal("f")
         await second.wait_for(b"220 mini\r\n")
 

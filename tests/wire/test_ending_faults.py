@@ -34,6 +34,7 @@ def test_a_session_ended_after_the_dot_withholds_the_reply_to_a_stored_message(d
         sending = asyncio.ensure_future(send_message(client))
         assert await client.wait_closed() == how
         sending.cancel()
+        assert await world.server.wait_closed() == how
         assert world.server.octets.endswith(BODY + b".\r\n")
         assert b"stored" not in client.octets
         assert len(world.events(Content)) == 1
@@ -49,6 +50,7 @@ def test_a_session_ended_before_the_dot_has_forwarded_the_body_alone() -> None:
         client = await world.connect_greeted()
         sending = asyncio.ensure_future(send_message(client))
         assert await world.server.wait_closed() == "fin"
+        assert await client.wait_closed() == "fin"
         sending.cancel()
         assert world.server.octets.endswith(b"DATA\r\n" + BODY)
         assert not world.events(Content)
@@ -107,8 +109,10 @@ def test_a_half_close_towards_the_client_still_forwards_its_commands() -> None:
         client.write(b"MAIL FROM:<x@y>\r\n")
         assert await client.wait_closed() == "fin"
         assert client.octets == b"220 mini\r\n"
-        client.write(b"RSET\r\n")
-        await world.server.wait_for(b"RSET\r\n")
+        client.write(b"RSET\r\nNOOP\r\n")
+        await world.server.wait_for(b"RSET\r\nNOOP\r\n")
+        await world.wait_round_trip()
+        assert client.octets == b"220 mini\r\n"
         assert world.server.closed_with is None
 
     run(test)
@@ -125,6 +129,7 @@ def test_refused_connections_fail_and_no_server_is_dialled(does: str, how: str) 
         assert not world.events(Connected)
         assert world.events(FaultFired)[0].session is None
         await world.connect_greeted()
+        assert len(world.served) == 1, "the server has accepted the second connection only"
 
     run(test)
 

@@ -162,3 +162,6 @@ def test_a_clients_own_verbs_are_understood_where_the_server_does_not_offer_them
 
 def test_two_parties_of_one_dialect_speak_it_with_each_other() -> None:
     assert PROFILE_1.combined_with(PROFILE_1) is PROFILE_1
+    fresh = dialect(FRESH)
+    assert fresh.combined_with(dialect(FRESH)) is fresh
+    assert record_events(FRESH, fresh) == record_events({}, PROFILE_1)

@@ -186,9 +186,14 @@ def test_garbage_is_forwarded_whole_and_recorded_shortened() -> None:
     run(test)
 
 
+STUFFED = b"..a\r\nb.\r\n..\r\n.\r\n"
+
+
 @pytest.mark.parametrize(
     ("reads", "content"),
     [
+        *(((STUFFED[:at], STUFFED[at:]), b".a\r\nb.\r\n.\r\n") for at in range(1, len(STUFFED))),
+        (tuple(bytes([octet]) for octet in STUFFED), b".a\r\nb.\r\n.\r\n"),
         ((b"..hidden", b"\r\n.\r\n"), b".hidden\r\n"),
         ((b"ab", b".c\r\n..d\r\n.\r\n"), b"ab.c\r\n.d\r\n"),
         ((b".", b".\r\n.\r\n"), b".\r\n"),

@@ -123,7 +123,8 @@ def test_a_result_names_its_session_unless_the_connection_failed() -> None:
             sender = Sender(address, session_behind=lambda port, dialled: RecordedSession("s1", "a"))
             assert (await sender.send(ONE)).session == "s1"
             await sender.close()
-        assert (await sender.send(ONE)).session is None
+        lost = await sender.send(ONE)
+        assert (lost.session, lost.text) == (None, "no connection: Connection refused")
 
     asyncio.run(main())
 
@@ -211,12 +212,21 @@ def test_parameters_are_sent_with_mail_and_rcpt() -> None:
     ]
 
 
-def test_parameters_of_an_extension_that_is_not_offered_are_left_out() -> None:
+@pytest.mark.parametrize(
+    ("offers", "mail", "rcpt"),
+    [
+        (b"250 x\r\n", b"", b""),
+        (b"250-x\r\n250 DSN\r\n", b" RET=HDRS ENVID=q1", b" NOTIFY=NEVER ORCPT=rfc822;b@x"),
+        (b"250-x\r\n250 SMTPUTF8\r\n", b" SMTPUTF8", b""),
+        (b"250-x\r\n250 8BITMIME\r\n", b" BODY=8BITMIME", b""),
+    ],
+)
+def test_parameters_of_an_extension_that_is_not_offered_are_left_out(offers: bytes, mail: bytes, rcpt: bytes) -> None:
     recipient = Recipient("b@x", ("NOTIFY=NEVER", "ORCPT=rfc822;b@x"))
     parameters = ("SMTPUTF8", "RET=HDRS", "ENVID=q1")
     transmission = Transmission("a@x", (recipient,), b"A: \xc3\xa4\r\n", parameters=parameters)
-    _, heard = run((b"220 x\r\n", b"250 x\r\n", *ACCEPTED[2:6], ACCEPTED[-1]), transmission)
-    assert heard[1:3] == [b"MAIL FROM:<a@x>\r\n", b"RCPT TO:<b@x>\r\n"]
+    _, heard = run((b"220 x\r\n", offers, *ACCEPTED[2:6], ACCEPTED[-1]), transmission)
+    assert heard[1:3] == [b"MAIL FROM:<a@x>" + mail + b"\r\n", b"RCPT TO:<b@x>" + rcpt + b"\r\n"]
 
 
 CHUNKING = (b"220 x\r\n", b"250-x\r\n250 CHUNKING\r\n", b"250 ok\r\n", b"250 ok\r\n")
@@ -233,7 +243,7 @@ def test_a_content_in_chunks_is_sent_as_it_is() -> None:
 def test_no_chunk_follows_one_that_is_refused() -> None:
     transmission = Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\n.c\r\n", chunks=8)
     outcome, heard = run((*CHUNKING, b"", b"", b"552 5.3.4 no\r\n", b"250 ok\r\n"), transmission)
-    assert heard[6] == b"RSET\r\n"
+    assert heard[6:] == [b"RSET\r\n", b"QUIT\r\n"]
     assert (outcome.code, outcome.dot_sent) == (552, False)
 
 

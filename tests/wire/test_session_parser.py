@@ -221,6 +221,7 @@ def test_unfinished_lines_are_buffered_within_a_limit() -> None:
         parser.feed_server(b"9" * 10_000)
         assert len(parser.unparsed_client) <= LINE + 10_000
         assert parser.unparsed_server_size <= LINE + 10_000
+        assert max(len(line._beginning) for line in (parser._client_line, parser._server_line)) <= TEXT + 3
     (unit,) = parser.feed_client(b"\r\n")
     assert isinstance(unit, CommandLine)
     assert len(unit.line) == TEXT + 3

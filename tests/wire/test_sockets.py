@@ -29,5 +29,6 @@ def test_errors_of_tls_and_of_names_keep_their_own_reasons() -> None:
 
 def test_other_errors_are_described_by_errno_without_addresses() -> None:
     assert describe_error(ConnectionRefusedError(errno.ECONNREFUSED, "127.0.0.1:1")) == "Connection refused"
+    assert describe_error(OSError(errno.ENETUNREACH, "[2001:db8::1]:25")) == "Network is unreachable"
     assert describe_error(OSError("no number")) == "no number"
     assert describe_error(TimeoutError()) == "it took too long"

@@ -65,13 +65,15 @@ INJECTING = (b"220 t\r\n", b"250-t\r\n250 STARTTLS\r\n", b"220 go\r\n250 injecte
 
 def test_the_sender_refuses_tls_after_octets_behind_the_220() -> None:
     async def main() -> None:
-        async with asyncio.timeout(10), scripted_server(*INJECTING) as (address, heard):
+        over = asyncio.Event()
+        async with asyncio.timeout(10), scripted_server(*INJECTING, over=over) as (address, heard):
             identity = Identity(tls=ssl.create_default_context())
             outcome = await Sender(address, identity).send(
                 Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\nx\r\n")
             )
             assert (outcome.outcome, outcome.text) == ("lost", "no TLS: the server sent octets behind its 220")
-            assert heard[-1] == b"STARTTLS\r\n"
+            await over.wait()
+            assert heard == [b"EHLO outside.test\r\n", b"STARTTLS\r\n"]
 
     asyncio.run(main())
 
@@ -80,9 +82,11 @@ def test_talk_refuses_tls_after_octets_behind_the_220() -> None:
     lines = [{"code": 220}, {"say": "EHLO x", "code": 250}, {"say": "STARTTLS", "code": 220, "secure": True}]
 
     async def main() -> None:
-        async with asyncio.timeout(10), scripted_server(*INJECTING) as (address, heard):
+        over = asyncio.Event()
+        async with asyncio.timeout(10), scripted_server(*INJECTING, over=over) as (address, heard):
             said = await talk(address, [Line.model_validate(line) for line in lines], make_content=lambda name: b"")
             assert said.problem == "expected TLS, but the server sent octets behind its 220"
+            await over.wait()
         assert heard == [b"EHLO x\r\n", b"STARTTLS\r\n"]
 
     asyncio.run(main())

@@ -19,13 +19,15 @@ def run_talk(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> tuple[T
         return 0.0 if seconds < 3600 else seconds
 
     async def main() -> tuple[TalkResult, list[bytes]]:
-        async with asyncio.timeout(10), scripted_server(*turns) as (address, heard):
+        over = asyncio.Event()
+        async with asyncio.timeout(10), scripted_server(*turns, over=over) as (address, heard):
             said = await talk(
                 address,
                 [Line.model_validate(line) for line in lines],
                 make_content=lambda name: b"..x\r\n",
                 duration=duration,
             )
+            await over.wait()
             return said, heard
 
     said, heard = asyncio.run(main())
@@ -112,7 +114,7 @@ def test_an_unexpected_reply_is_reported_and_ends_the_conversation(
 
 def test_an_unreachable_server_is_reported() -> None:
     said = asyncio.run(talk(("127.0.0.1", 1), [Line(code=220)], make_content=lambda name: b""))
-    assert said.problem.startswith("no connection: ")
+    assert (said.session, said.problem) == (None, "no connection: Connection refused")
 
 
 def test_escapes_in_octets_are_decoded() -> None:

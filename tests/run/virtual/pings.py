@@ -65,6 +65,7 @@ async def ping(exchanges: int, at_once: int) -> int:
         for start in range(0, count, _A_CONNECTION):
             _, pinger = await loop.create_connection(lambda: Pinger(min(_A_CONNECTION, count - start)), *address)  # noqa: B023  # called at once
             found += await pinger.lost
+            assert not pinger.left, "it was lost before its last exchange"
             loop.note_progress()
             await asyncio.sleep(30)
         return found

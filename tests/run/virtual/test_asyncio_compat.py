@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import conformance
+from conformance.clocks import CLOCKS
 from conformance.run.virtual import asyncio_compat
 from conformance.run.virtual.errors import UnsupportedPython
 from conformance.run.virtual.loop import VirtualClockEventLoop
@@ -75,20 +76,30 @@ main()
 
 @pytest.mark.long
 @pytest.mark.integration
-@pytest.mark.parametrize(("clock", "code"), [([], 2), (["--clock", "virtual"], 2), (["--clock", "scaled"], 0)])
-def test_an_incompatible_asyncio_is_a_usage_error_unless_the_clock_is_scaled(
-    tmp_path: Path, clock: list[str], code: int
+@pytest.mark.parametrize(
+    ("candidate", "clock", "refused"),
+    [
+        ("reference", [], "virtual"),
+        ("reference", ["--clock", "virtual"], "virtual"),
+        ("exec:reference", ["--clock", "shifted"], "shifted"),
+        ("reference", ["--clock", "scaled"], ""),
+    ],
+)
+def test_an_incompatible_asyncio_is_a_usage_error_at_the_clocks_that_jump_and_not_at_the_scaled_one(
+    tmp_path: Path, candidate: str, clock: list[str], refused: str
 ) -> None:
+    assert {name for name, kind in CLOCKS.items() if kind.jumps} == {"virtual", "shifted"}
     scenario = f"{ROOT}/scenarios/relay/relay.scenario.yaml::content-passes-unchanged::candidate=reference,message=dots,size=as-it-is"
-    words = ["run", scenario, "--candidate", "reference", "--run-dir", str(tmp_path / "run"), *clock]
+    words = ["run", scenario, "--candidate", candidate, "--run-dir", str(tmp_path / "run"), *clock]
     done = subprocess.run(
         [sys.executable, "-c", OTHER_ASYNCIO, *words], cwd=ROOT, text=True, capture_output=True, check=False
     )
     output = done.stdout + done.stderr
-    assert done.returncode == code, output
+    assert done.returncode == (2 if refused else 0), output
     assert "Traceback" not in output
-    refusal = f"--clock virtual: asyncio of Python 3.{sys.version_info.minor} has another SelectorEventLoop._make_ssl_transport: use --clock scaled"
-    assert (refusal in " ".join(output.split())) is (code == 2), output
+    refusal = f"asyncio of Python 3.{sys.version_info.minor} has another SelectorEventLoop._make_ssl_transport: use --clock scaled"
+    said = " ".join(output.split())
+    assert (f"--clock {refused}: {refusal}" in said) if refused else (refusal not in said), output
 
 
 # the use of private names
@@ -182,6 +193,7 @@ import asyncio
 class Mine(asyncio.SelectorEventLoop):
     def _run_once(self): ...
     def look(self): return self._ready
+    def stop_now(self): self._stopping = True
     def own(self): self._mine = 1; return self._mine
 
 class Friend:
@@ -192,7 +204,7 @@ def look(loop): return loop._selector
 """
 
 
-def test_private_names_are_found_however_they_are_used() -> None:
+def test_private_names_are_found_where_they_are_overridden_read_and_set_and_own_ones_are_not() -> None:
     space = type(sys)("made")
     exec(MADE, space.__dict__)
-    assert set(used_by(MADE, space)) == {"Mine._run_once", "Mine._ready", "loop._selector"}
+    assert set(used_by(MADE, space)) == {"Mine._run_once", "Mine._ready", "Mine._stopping", "loop._selector"}

@@ -75,7 +75,7 @@ CELLS = pytest.mark.parametrize(
 
 
 @CELLS
-def test_every_run_of_a_cell_has_the_same_history(cell: Cell, seed: int, tmp_path: Path) -> None:
+def test_three_runs_of_a_cell_have_the_same_history(cell: Cell, seed: int, tmp_path: Path) -> None:
     runs = [history(cell, tmp_path / "cell", seed) for _ in range(3)]
     assert len(set(map(words, runs))) == 1
     assert isinstance(runs[0].events[-2], Drained), "the cell ran to its end"
@@ -87,7 +87,8 @@ def test_two_hundred_runs_of_a_cell_have_the_same_history_beside_a_busy_core(
     cell: Cell, seed: int, tmp_path: Path, busy: None
 ) -> None:
     histories = {words(history(cell, tmp_path / "cell", seed)) for _ in range(200)}
-    assert len(histories) == 1
+    (only,) = histories
+    assert only[-2].startswith("Drained("), "the cell ran to its end"
 
 
 def test_another_seed_gives_another_history(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ PROGRAMS = pytest.mark.parametrize(
 
 
 @PROGRAMS
-def test_every_run_is_the_same(program: Callable[[Clock], Awaitable[Sequence[object]]], entries: int) -> None:
+def test_twenty_runs_are_the_same(program: Callable[[Clock], Awaitable[Sequence[object]]], entries: int) -> None:
     runs = distinct_histories(program, 20)
     assert [len(history) for history in runs] == [entries]
 

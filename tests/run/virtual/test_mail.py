@@ -24,7 +24,9 @@ class Sink:
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         await self.clock.sleep(30)
         assert isinstance(envelope.content, bytes)
-        self.taken.append((self.clock.elapsed(), len(envelope.content), session.ssl is not None, session.authenticated))
+        assert server.transport is not None
+        over_tls = server.transport.get_extra_info("ssl_object") is not None
+        self.taken.append((self.clock.elapsed(), len(envelope.content), over_tls, session.authenticated))
         return "250 2.0.0 OK"
 
 
@@ -99,7 +101,7 @@ def test_mail_with_implicit_tls_takes_no_virtual_time(contexts: Contexts) -> Non
         )
 
     taken = run_with_clock(lambda clock: send_every_two_hours(clock, plain_server, client, 12, tls=served), "virtual")
-    assert [at for at, *_ in taken] == [7230.0 * (n + 1) for n in range(12)]
+    assert [(at, secured) for at, _, secured, _ in taken] == [(7230.0 * (n + 1), True) for n in range(12)]
 
 
 def test_large_bodies_take_no_virtual_time() -> None:

@@ -46,21 +46,21 @@ def test_an_exception_of_an_executor_call_is_raised_to_its_caller() -> None:
 
 
 def test_names_are_resolved_inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[int] = []
+    resolved: list[tuple[str, int]] = []
     resolve = socket.getaddrinfo
 
-    def noting(*given: Any, **options: Any) -> object:
-        threads.append(threading.get_ident())
-        return resolve(*given, **options)
+    def noting(host: str, *given: Any, **options: Any) -> object:
+        resolved.append((host, threading.get_ident()))
+        return resolve("127.0.0.1", *given, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", noting)
 
     async def main(clock: Clock) -> tuple[list[object], float]:
-        found = await virtual_loop().getaddrinfo("127.0.0.1", 25, type=socket.SOCK_STREAM)
+        found = await virtual_loop().getaddrinfo("mx.test", 25, type=socket.SOCK_STREAM)
         return [address for *_, address in found], clock.elapsed()
 
     assert run_with_clock(main, "virtual") == ([("127.0.0.1", 25)], 0.0)
-    assert threads == [threading.get_ident()]
+    assert resolved == [("mx.test", threading.get_ident())]
 
 
 def test_sqlite_calls_take_no_virtual_time(tmp_path: Path) -> None:
