@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.clocks import ClockName
 from conformance.commands.explore import explore
 
 
@@ -25,6 +26,8 @@ def test_a_program_is_explored_in_the_time_that_passes(tmp_path: Path, capsys: p
     found = json.loads(capsys.readouterr().out)
     assert code == 0, found["findings"]
     assert found["outcomes"] == {"sound": 2}
+    header = json.loads((tmp_path / "header.json").read_bytes())
+    assert (header["clock"], header["scale"]) == ("scaled", 120)
     assert (
         found["pruned"][
             "a server that stays away for hours takes minutes where time passes by itself; it comes back soon instead"
@@ -33,17 +36,28 @@ def test_a_program_is_explored_in_the_time_that_passes(tmp_path: Path, capsys: p
     )
 
 
-def test_a_program_is_explored_in_scenarios_that_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_without_named_scenarios_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = explore([], candidate="exec:reference", plans=2, duration=None, seed=1, jobs=1, out=tmp_path, as_json=True)
     assert code == 2
-    assert "name the scenarios" in capsys.readouterr().err
+    assert "takes the time that passes: name the scenarios" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_scale_needs_a_clock_that_has_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = explore(
-        [], candidate="reference", scale=60, plans=2, duration=None, seed=1, jobs=1, out=tmp_path, as_json=True
-    )
-    assert code == 2
-    assert "--scale" in capsys.readouterr().err
+    clocks: tuple[ClockName | None, ...] = (None, "virtual", "real")
+    for clock in clocks:
+        code = explore(
+            ["each-message-once"],
+            candidate="reference",
+            clock=clock,
+            scale=60,
+            plans=2,
+            duration=None,
+            seed=1,
+            jobs=1,
+            out=tmp_path,
+            as_json=True,
+        )
+        assert code == 2
+        assert "--scale: a number above 0, with --clock scaled" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

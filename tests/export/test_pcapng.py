@@ -15,7 +15,7 @@ from conformance.export.pcapng import as_pcapng
 from conformance.export.perfetto import as_perfetto
 from conformance.export.scenario import as_scenario
 from conformance.export.segments import content_stand_in, reply_octets
-from conformance.history.events import Closed, Command, Connected, Content, FaultFired, Reply
+from conformance.history.events import Closed, Command, Connected, ConnectFailed, Content, FaultFired, Reply
 from conformance.report.cell_page import cell_page
 from conformance.report.cell_view import view_stored_cell
 from conformance.results.reader import StoredCell
@@ -68,15 +68,37 @@ def test_each_side_of_a_connection_sends_what_the_history_records(cells: list[St
         assert [both for both in captured if any(both)] == [both for both in expected if any(both)], cell.slug
 
 
+def captured_endings(octets: bytes) -> list[tuple[str, str]]:
+    """Return how each connection of a capture ended, and by which side, in their order; fail where one side alone has a FIN."""
+    ended: list[tuple[str, str]] = []
+    finished: dict[frozenset[tuple[bytes, int]], set[int]] = defaultdict(set)
+    for _, packet in dpkt.pcapng.Reader(io.BytesIO(octets)):
+        ip = dpkt.ip.IP(packet)
+        tcp = ip.data
+        side = "client" if tcp.dport == 25 else "server"
+        if tcp.flags & dpkt.tcp.TH_RST:
+            ended.append(("reset", side))
+        elif tcp.flags & dpkt.tcp.TH_FIN:
+            sides = finished[frozenset({(ip.src, tcp.sport), (ip.dst, tcp.dport)})]
+            if not sides:
+                ended.append(("fin", side))
+            sides.add(tcp.sport)
+    assert all(len(sides) == 2 for sides in finished.values())
+    return ended
+
+
 def test_a_captured_session_ends_as_the_history_records(cells: list[StoredCell]):
     endings: set[str] = set()
     for cell in cells:
-        ends = [event.how for event in cell.events if isinstance(event, Closed)]
-        refused = sum(event.kind == "connect-failed" for event in cell.events)
-        flags = [dpkt.ip.IP(packet).data.flags for _, packet in dpkt.pcapng.Reader(io.BytesIO(as_pcapng(cell)))]
-        assert sum(bool(flag & dpkt.tcp.TH_RST) for flag in flags) == ends.count("reset") + refused, cell.slug
-        assert sum(bool(flag & dpkt.tcp.TH_FIN) for flag in flags) == 2 * (len(ends) - ends.count("reset")), cell.slug
-        endings |= set(ends)
+        expected = [
+            ("reset", "server")
+            if isinstance(event, ConnectFailed)
+            else ("reset" if event.how == "reset" else "fin", "client" if event.by == "client" else "server")
+            for event in cell.events
+            if isinstance(event, Closed | ConnectFailed)
+        ]
+        assert captured_endings(as_pcapng(cell)) == expected, cell.slug
+        endings |= {how for how, _ in expected}
     assert {"fin", "reset"} <= endings
 
 
@@ -94,6 +116,9 @@ def test_wireshark_reads_commands_and_replies_as_smtp(cells: list[StoredCell], t
         file = tmp_path / f"{cell.slug}.pcapng"
         file.write_bytes(as_pcapng(cell))
         check_commands_and_replies(tshark, file, cell)
+        codes = run_tshark(tshark, file, "-Y", "smtp.response.code", "-T", "fields", "-e", "smtp.response.code")
+        replies = [str(event.code) for event in cell.events if isinstance(event, Reply)]
+        assert [code for line in codes for code in line.split(",")] == replies, cell.slug
         verbs = [event.verb for event in cell.events if isinstance(event, Command)]
         comments = run_tshark(tshark, file, "-Y", "smtp && frame.comment", "-T", "fields", "-e", "frame.comment")
         assert all(any(verb in comment for comment in comments) for verb in verbs if len(verb) > 4), cell.slug
@@ -102,13 +127,13 @@ def test_wireshark_reads_commands_and_replies_as_smtp(cells: list[StoredCell], t
 def test_faults_and_failed_checks_are_comments_of_packets(cells: list[StoredCell], tshark: str, tmp_path: Path):
     broken = next(cell for cell in cells if any(isinstance(event, FaultFired) for event in cell.events))
     wrong = next(cell for cell in cells if any(v.outcome is Outcome.FAIL and v.evidence for v in cell.verdicts))
-    fault = next(event.fault for event in broken.events if isinstance(event, FaultFired))
-    sentence = next(v.sentence for v in wrong.verdicts if v.outcome is Outcome.FAIL and v.evidence)
-    for cell, words in ((broken, f"fault {fault}"), (wrong, sentence)):
+    faults = [f"fault {e.fault}: {e.action}" for e in broken.events if isinstance(e, FaultFired)]
+    sentences = [f"fail: {v.sentence}" for v in wrong.verdicts if v.outcome is Outcome.FAIL and v.evidence]
+    for cell, texts in ((broken, faults), (wrong, sentences)):
         file = tmp_path / "one.pcapng"
         file.write_bytes(as_pcapng(cell))
         comments = run_tshark(tshark, file, "-Y", "frame.comment", "-T", "fields", "-e", "frame.comment")
-        assert any(words in comment for comment in comments), comments
+        assert [text for text in texts if not any(text in comment for comment in comments)] == [], comments
 
 
 def test_the_command_exports_the_cell_with_this_name_or_beginning_of_a_name(

@@ -86,6 +86,21 @@ def test_uneventful_sessions_are_merged_into_one_slice(cells: list[StoredCell]):
     assert any(merged_by_cell)
 
 
+def test_an_eventful_session_has_a_slice_of_its_own_between_the_merged_ones():
+    servers = [{"name": name, "site": "NewYork"} for name in ("mbx1", "mbx2")]
+    history = History(Topology.model_validate({"name": "two", "servers": servers}))
+    history.add_message(Mail("m"))
+    for answer in ([], [], [], ["s1"], [], []):
+        history.query("mbx1", "mbx2", answer)
+    history.transmit("mbx1", "mbx2", "m")
+    history.final("mbx1", "mbx2", 250)
+    header = CellHeader.model_construct(nodeid="two", repeat="")
+    events = trace(StoredCell(Path("two.jsonl"), header, tuple(history.events), (), None, ()))
+    slices = [event["name"] for event in events if event.get("cat") == "session" and event["ph"] == "b"]
+    one = slices[1]
+    assert slices == [f"{one}: 3 sessions", one, f"{one}: 2 sessions", one]
+
+
 WEEKS = """\
 id: held-for-49-days
 title: A shadow copy is held for 49 days, because its primary waits for a next hop that is away

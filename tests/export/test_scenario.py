@@ -60,6 +60,7 @@ def test_a_reply_that_differs_from_the_recorded_one_fails(cells: list[StoredCell
         "run", str(tmp_path), "--candidate", "reference", "--should", "fail", "--run-dir", "run", cwd=tmp_path
     )
     assert ran.returncode == 1, ran.stdout
+    assert "expected 451, but 354 " in ran.stdout
 
 
 def test_parameters_of_a_run_that_did_not_record_them_are_those_of_its_topology(

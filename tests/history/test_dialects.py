@@ -52,7 +52,8 @@ def test_profile_1_parses_replies() -> None:
 def test_only_a_positive_reply_after_the_content_means_stored() -> None:
     asked = PROFILE_1.parse_command("MAIL FROM:<a@b> XSHADOW=db-1-7")
     assert PROFILE_1.parse_reply(asked, 250, ("2.1.0 OK",), content=False) is None
-    assert PROFILE_1.parse_reply(asked, 451, ("4.3.0 no",), content=True) is None
+    for code in (354, 451, 550):
+        assert PROFILE_1.parse_reply(asked, code, ("4.3.0 no",), content=True) is None
     stored = PROFILE_1.parse_reply(asked, 250, ("2.6.0 <1@x> Queued mail for redundancy",), content=True)
     assert stored == Operation(name="shadow-stored", shadow_id="db-1-7")
 

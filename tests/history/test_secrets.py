@@ -69,6 +69,6 @@ def test_passwords_in_an_auth_exchange_are_learned_and_user_names_are_not():
 def test_names_in_event_fields_are_not_redacted():
     secrets = Secrets()
     secrets.add("mbx1")
-    parties = ("node", "client", "server", "giver", "sink")
+    parties = ("node", "client", "server", "giver", "sink", "sender", "listener", "links")
     names = dict.fromkeys((*parties, "message", "session", "conversation", "fault", "label"), "mbx1")
     assert secrets.redact_fields({**names, "detail": "of mbx1"}) == {**names, "detail": f"of {REDACTED}"}

@@ -50,6 +50,7 @@ def test_an_acknowledgement_before_the_shadow_is_blamed_on_its_requirement(tmp_p
     found = failed(name, history(name, "reference+acknowledges-before-shadow", tmp_path))
     caught = {v.check: v for v in found}
     assert {"expect.shadow", "invariant.two-copies-at-acknowledgement"} <= caught.keys()
+    assert caught["expect.shadow"].requirements[0] == "SR-CRE-01"
     verdict = caught["invariant.two-copies-at-acknowledgement"]
     assert verdict.requirements[0] == "SR-CRE-01"
     assert verdict.evidence

@@ -66,9 +66,13 @@ drained
 
 
 def test_no_row_of_shadow_servers_is_blamed_on_a_relay() -> None:
-    failed = [v for v in judged(WRONG, delivered={"of": "m"}) if v.outcome is Outcome.FAIL]
-    assert {verdict.check for verdict in failed} >= {"invariant.content-unchanged", "invariant.one-final-reply"}
-    assert {row for verdict in failed for row in verdict.requirements if not row.startswith("RL-")} == set()
+    of_relay, of_shadow_server = (
+        [v for v in judged(WRONG, claims=claims, delivered={"of": "m"}) if v.outcome is Outcome.FAIL]
+        for claims in (RELAY, RELAY | SHADOW_CAPABILITIES)
+    )
+    assert {verdict.check for verdict in of_relay} >= {"invariant.content-unchanged", "invariant.one-final-reply"}
+    assert {row for verdict in of_relay for row in verdict.requirements if not row.startswith("RL-")} == set()
+    assert any(row.startswith("SR-") for verdict in of_shadow_server for row in verdict.requirements)
 
 
 def test_a_shadow_server_is_blamed_on_both_rows_and_a_relay_on_its_own() -> None:

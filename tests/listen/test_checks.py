@@ -81,7 +81,7 @@ def test_a_command_line_is_judged_by_the_grammar(
     ],
 )
 def test_a_content_is_judged_line_by_line(listener: Listening, content: bytes, check: str, outcome: str):
-    deliver(listener, b"alice@b.test", content=content)
+    deliver(listener, b"alice@b.test", content=b"first\r\n" + content + b"last\r\n")
     assert str(listener.findings()[check].outcome) == outcome
 
 

@@ -72,7 +72,7 @@ def test_an_id_does_not_change_with_other_functions():
 
 def test_a_site_that_is_gone_is_an_error():
     (site,) = [one for one in find_sites(in_function("return a < b"), "f.py") if one.operator == "change-comparison"]
-    with pytest.raises(LookupError):
+    with pytest.raises(LookupError, match="no such mutant: f.py:f:change-comparison:1"):
         mutate(in_function("return a"), site)
 
 

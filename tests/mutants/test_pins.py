@@ -16,6 +16,8 @@ SITES = all_sites(paths.reference())
 
 
 def test_every_pinned_mutant_and_survivor_still_changes_the_line_that_was_written_down():
+    assert PINS.pinned
+    assert PINS.survivors
     assert PINS.lines.keys() == PINS.pinned.keys() | PINS.survivors
     assert PINS.outdated_ids(SITES) == []
 

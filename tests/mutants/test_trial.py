@@ -30,26 +30,34 @@ def site(file: str, function: str, operator: str) -> Site:
     )
 
 
-def result_of(mutant: Site, cells: list[Cell]) -> MutantResult:
-    """Run a mutant in a new process: this one has imported the reference."""
+def result_of(mutant: Site, cells: list[Cell]) -> tuple[MutantResult, str]:
+    """Run a mutant in a new process: this one has imported the reference. Return its result, and the problem of its last cell."""
     done = subprocess.run(
         [sys.executable, "-c", RUN], input=pickle.dumps((mutant, cells)), capture_output=True, timeout=120, check=True,
         cwd=ROOT.parents[1],
     )  # fmt: skip
-    result = pickle.loads(done.stdout)  # noqa: S301  # of this test's own process
+    result, problem = pickle.loads(done.stdout)  # noqa: S301  # of this test's own process
     assert isinstance(result, MutantResult)
-    return result
+    return result, problem
 
 
 RUN = """
 import pickle, sys
 from conformance import paths
+from conformance.mutants import trial
 from conformance.mutants.loading import load_mutant
-from conformance.mutants.trial import MutantTrial, run_mutant
+run_planned, problems = trial.run_planned, []
+
+def run_and_note(*given):
+    finished = run_planned(*given)
+    problems.append(finished.ran.problem)
+    return finished
+
+trial.run_planned = run_and_note
 mutant, cells = pickle.load(sys.stdin.buffer)
 load_mutant(mutant, paths.reference())
-result = run_mutant(MutantTrial(mutant, tuple(range(len(cells)))), cells, 1)
-sys.stdout.buffer.write(pickle.dumps(result))
+result = trial.run_mutant(trial.MutantTrial(mutant, tuple(range(len(cells)))), cells, 1)
+sys.stdout.buffer.write(pickle.dumps((result, problems[-1])))
 """
 
 
@@ -86,13 +94,13 @@ def test_the_limit_of_processor_time_is_that_of_one_cell(seconds: float, outcome
 
 
 def test_a_mutant_that_accepts_and_keeps_nothing_is_killed_by_a_requirement(cells: list[Cell]):
-    result = result_of(site("queue/delivery.py", "Delivery._queue_attempts", "remove-call"), cells)
+    result, _ = result_of(site("queue/delivery.py", "Delivery._queue_attempts", "remove-call"), cells)
     assert (result.outcome, result.requirement[:3]) == ("killed", "RL-")
 
 
 @pytest.mark.long
 def test_a_mutant_that_changes_no_behaviour_survives_all_cells(cells: list[Cell]):
-    result = result_of(site("journal.py", "Journaling.send_report_if_due", "remove-call"), cells)
+    result, _ = result_of(site("journal.py", "Journaling.send_report_if_due", "remove-call"), cells)
     assert (result.outcome, result.ran) == ("survived", len(cells))
 
 
@@ -100,8 +108,9 @@ def test_a_mutant_whose_node_never_becomes_ready_is_killed_without_a_requirement
     file = "storage/database.py"
     sites = find_sites((ROOT / file).read_text("utf-8"), file)
     (mutant,) = [one for one in sites if one.id == f"{file}:Database._commit_transaction:change-comparison:2"]
-    result = result_of(mutant, cells)
+    result, problem = result_of(mutant, cells)
     assert (result.outcome, result.check, result.requirement) == ("killed", "node", "")
+    assert "these wait:\n  Task-1 in NodeSupervisor.start" in problem
 
 
 @pytest.mark.long
@@ -110,15 +119,19 @@ def test_a_mutant_that_fails_at_a_command_is_killed_without_a_requirement():
     cells = [cell for scenario in corpus for cell in scenario.cells("smoke")]
     inspected = [cell for cell in cells if cell.scenario == "no-shadow-queue-holds-what-has-left"]
     mutant = site("routing/bifurcation.py", "Routing.next_hop_name_in_boundary", "negate-condition")
-    result = result_of(mutant, inspected[:1])
+    result, problem = result_of(mutant, inspected[:1])
     assert (result.outcome, result.check, result.requirement) == ("killed", "node", "")
+    assert problem.startswith("mbx2: inspect: AttributeError: ")
 
 
 def test_a_mutant_whose_node_does_not_start_is_killed_without_a_requirement(cells: list[Cell]):
-    result = result_of(site("shadow/discard.py", "DiscardStatus.__init__", "remove-call"), cells)
+    result, problem = result_of(site("shadow/discard.py", "DiscardStatus.__init__", "remove-call"), cells)
     assert (result.outcome, result.check, result.requirement) == ("killed", "node", "")
+    assert problem.startswith("mta1: start: AttributeError: ")
 
 
 def test_a_mutant_that_cannot_be_imported_is_killed_without_a_requirement(cells: list[Cell]):
-    result = result_of(site("config.py", "Transport._local_only_tries_no_remote_site", "negate-condition"), cells)
+    mutant = site("config.py", "Transport._local_only_tries_no_remote_site", "negate-condition")
+    result, problem = result_of(mutant, cells)
     assert (result.outcome, result.check, result.requirement) == ("killed", "node", "")
+    assert problem.startswith("conformance.reference.node:create: import: ValidationError: ")

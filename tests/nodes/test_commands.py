@@ -58,7 +58,7 @@ else:
 
 
 @pytest.mark.parametrize("program", [CLOSES_ITS_OUTPUT, LEAVES_A_CHILD])
-def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(program: str, tmp_path: Path):
+def test_a_command_that_takes_too_long_is_killed_with_its_process_group(program: str, tmp_path: Path):
     environment = {**os.environ, "PIDS": str(tmp_path / "pids")}
     argv = [sys.executable, "-S", "-c", program]
     with pytest.raises(NodeError, match="mbx1: inspect: .* had not ended after 2 s"):

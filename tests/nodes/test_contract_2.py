@@ -50,9 +50,12 @@ def rendered(topology: Topology, contract_2: Contract2 | None, **more: Any) -> d
 
 
 def test_a_node_of_contract_1_gets_no_key_of_contract_2():
-    document = rendered(load_topology(ROOT / "fixtures/topologies/cross-site-dag.yaml"), None)
+    topology = load_topology(ROOT / "fixtures/topologies/bifurcation.yaml").model_copy(
+        update={"hub_sites": ("NewYork",)}
+    )
+    document, of_2 = rendered(topology, None), rendered(topology, Contract2(1.0, 1, Path("/n/status.json")))
     assert document["contract"] == 1
-    assert not {"scale", "revision", "status_file"} & set(document)
+    assert set(of_2) - set(document) == {"scale", "revision", "status_file"}
     assert {key for site in document["sites"] for key in site} == {"name"}
 
 

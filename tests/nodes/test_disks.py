@@ -209,7 +209,7 @@ def test_a_power_cut_does_not_fill_a_healed_disk_again(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "full", "power-cut")
         await disk.mount()
-        await disk.apply(trouble("full"), 0)
+        assert await disk.apply(trouble("full"), 0) == "No space left on device"
         await disk.heal()
         await disk.cut_power()
         await disk.mount()
@@ -224,8 +224,8 @@ def test_a_disk_that_is_full_and_read_only_is_writable_when_it_is_healed(tmp_pat
     async def test() -> None:
         disk = disk_of(tmp_path, "full", "read-only")
         await disk.mount()
-        await disk.apply(trouble("full"), 0)
-        await disk.apply(trouble("read-only"), 0)
+        assert await disk.apply(trouble("full"), 0) == "No space left on device"
+        assert await disk.apply(trouble("read-only"), 0) == "Read-only file system"
         await disk.heal()
         await disk.mount()
         assert said(disk, TRIES, tmp_path) == "written"

@@ -56,7 +56,7 @@ def test_a_well_behaved_node_starts_stops_and_leaves_no_process(tmp_path: Path, 
     async def steps() -> int:
         node = ExecNode("mbx1", candidate(programs.GREETS), tmp_path)
         await node.start(configuration)
-        assert len(processes_of(tmp_path)) >= 2, "the guard and the node"
+        assert len(set(processes_of(tmp_path))) >= 2, "the guard and the node"
         return await node.stop()
 
     assert asyncio.run(steps()) == 0

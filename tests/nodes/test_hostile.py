@@ -78,7 +78,7 @@ def test_the_hostile_relay_without_a_misdeed_passes(cell: Cell, tmp_path: Path):
 
 
 @pytest.mark.parametrize("phase", ["connect", *PHASES])
-def test_an_attempt_at_a_hanging_server_ends_at_the_time_limit_and_is_judged(cell: Cell, tmp_path: Path, phase: str):
+def test_a_hanging_server_is_left_at_the_time_limit_and_judged(cell: Cell, tmp_path: Path, phase: str):
     ran, verdicts = judged(cell, f"hangs-at-{phase}", tmp_path / "cell")
     assert ran.problem == ""
     (attempt,) = [event for event in ran.events if isinstance(event, Attempt)]
@@ -86,6 +86,9 @@ def test_an_attempt_at_a_hanging_server_ends_at_the_time_limit_and_is_judged(cel
         assert attempt.code == 250
         failed = {check for check, verdict in verdicts.items() if verdict.outcome is Outcome.FAIL}
         assert failed == {"model.RL-RPL-01"}, "the message passed, and QUIT was not answered"
+        (closed,) = [event for event in ran.events if isinstance(event, Closed) and event.session == attempt.session]
+        assert closed.by == "link"
+        assert 300 <= closed.t <= 370
         return
     limit = {"DATA": 120, "dot": 600}.get(phase, 300)  # RFC 5321 4.5.3.2
     assert limit <= attempt.t <= limit + 10
@@ -98,7 +101,7 @@ def test_an_attempt_at_a_hanging_server_ends_at_the_time_limit_and_is_judged(cel
 
 
 @pytest.mark.parametrize("misdeed", FLOODS)
-def test_a_server_that_answers_with_no_valid_reply_does_not_pass_and_the_cell_completes(
+def test_a_server_that_floods_breaks_off_or_sends_garbage_does_not_pass_and_the_cell_completes(
     cell: Cell, tmp_path: Path, misdeed: str
 ):
     ran, verdicts = judged(cell, misdeed, tmp_path / "cell")
@@ -111,7 +114,8 @@ def test_a_server_that_answers_with_no_valid_reply_does_not_pass_and_the_cell_co
 
 def test_a_flood_does_not_fill_the_history(cell: Cell, tmp_path: Path):
     for misdeed in ("endless-line", "endless-reply", "unasked-replies"):
-        ran, _ = judged(cell, misdeed, tmp_path / misdeed)
+        ran, verdicts = judged(cell, misdeed, tmp_path / misdeed)
+        assert verdicts["expect.delivered"].outcome is Outcome.FAIL, "it was a flood"
         assert sum(len(event_json_line(event)) for event in ran.events) < 100_000
 
 
@@ -119,7 +123,9 @@ def test_a_server_that_never_closes_its_sessions_passes(cell: Cell, tmp_path: Pa
     ran, verdicts = judged(cell, "never-closes", tmp_path / "cell")
     assert ran.problem == ""
     assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.PASS
-    assert [event for event in ran.events if isinstance(event, Closed)]
+    assert "link" in {event.by for event in ran.events if isinstance(event, Closed)}, (
+        "the harness closed what it left open"
+    )
 
 
 STOPPED = (

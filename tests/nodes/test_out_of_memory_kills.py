@@ -28,16 +28,25 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
-def test_only_the_kernels_kills_are_ignored_on_request(tmp_path: Path, counts: Counter[str]) -> None:
+def test_only_the_kernels_kills_are_ignored_on_request(
+    tmp_path: Path, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine = ResourceMonitor(tmp_path)
     assert machine.shortage() == ""
-    counts["vmstat"] = 1
-    assert machine.shortage() == KILLED
-    assert machine.shortage(kills=False) == ""
+    for counter in ("memory.events", "vmstat"):
+        counts.clear()
+        counts[counter] = 1
+        assert machine.shortage() == KILLED
+        assert machine.shortage(kills=False) == ""
+    assert machine.explanation_of("write: Cannot allocate memory", kills=False) == "Cannot allocate memory"
+    assert machine.explanation_of(shortage.KILLED_EXTERNALLY, kills=False) == shortage.KILLED_EXTERNALLY
+    assert machine.explanation_of("it exited on its own") == KILLED
     assert machine.explanation_of("it exited on its own", kills=False) == ""
     counts["pids.events"] = 1
     assert machine.shortage(kills=False) == "the limit on processes was reached"
     assert machine.explanation_of("it exited on its own", kills=False) == "the limit on processes was reached"
+    monkeypatch.setattr(shortage, "_MIN_FREE", 1 << 80)
+    assert machine.shortage(kills=False) == f"no space is left on the disk of {tmp_path}"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ from aiosmtpd.handlers import Sink
 from aiosmtpd.smtp import SMTP
 
 from conformance.cli import main
-from conformance.probe.checks import CHECKS
+from conformance.probe import run
+from conformance.probe.checks import CHECKS, Check, Judgement
+from conformance.probe.server import Server
 from conformance.testing import BackgroundLoop, MailNode
 
 pytest_plugins = ["conformance.fixtures"]
@@ -83,8 +85,19 @@ def test_json_has_every_check_once_and_the_exit_code_is_1_for_a_violation(
     assert (suite.get("tests"), suite.get("failures")) == (str(len(CHECKS)), "1")
 
 
-def test_only_the_named_checks_are_run_and_a_pass_is_0(aiosmtpd: str, capsys: pytest.CaptureFixture[str]):
+def test_only_the_named_checks_are_run_and_a_pass_is_0(
+    aiosmtpd: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    made: list[str] = []
+    judge = run._judge
+
+    async def noted(check: Check, server: Server) -> Judgement:
+        made.append(check.name)
+        return await judge(check, server)
+
+    monkeypatch.setattr(run, "_judge", noted)
     assert probe(aiosmtpd, "--check", "helo", "--check", "quit", "--all") == 0
+    assert sorted(made) == ["helo", "quit"]
     out = capsys.readouterr().out
     assert "HELO is answered 250 aiosmtpd.test" in out
     assert [name for name in CHECKS if f" {name} " in out] == [name for name in CHECKS if name in ("helo", "quit")]
@@ -134,7 +147,9 @@ def test_a_silent_server_is_inconclusive_within_the_time(capsys: pytest.CaptureF
     assert " pass" not in out
 
 
-def test_a_server_that_refuses_everyone_has_no_occasion(capsys: pytest.CaptureFixture[str]):
+def test_a_server_that_refuses_everyone_gives_four_checks_an_occasion_and_passes_them(
+    capsys: pytest.CaptureFixture[str],
+):
     with lines_server(b"554 mx.test no mail here\r\n", closes=True) as where:
         assert probe(where, "--timeout", "4", "--json") == 0
     outcomes = {f["check"]: f["outcome"] for f in json.loads(capsys.readouterr().out)}

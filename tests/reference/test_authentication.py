@@ -129,6 +129,7 @@ def test_starttls_resets_the_session(tmp_path: Path):
             {"say": "MAIL FROM:<alice@outside.test>", "code": 250},
             {"say": "STARTTLS", "code": 220, "secure": True},
             {"say": "RCPT TO:<bob@outside.test>", "code": 503},
+            {"say": "MAIL FROM:<alice@outside.test>", "code": 503},
             {"say": "XSHADOW hub1 a-database", "code": 503},
         )
         assert said.problem == ""

@@ -20,7 +20,9 @@ def members(topology: str, server: str, rule=in_boundary) -> set[str]:
         ("single-server", "mbx1", set()),
     ],
 )
-def test_a_dag_member_s_boundary_is_the_whole_dag(topology: str, server: str, expected: set[str]):
+def test_a_dag_member_s_boundary_is_the_whole_dag_and_that_of_a_single_server_is_empty(
+    topology: str, server: str, expected: set[str]
+):
     assert members(topology, server) == expected
 
 

@@ -88,7 +88,7 @@ def test_servers_of_mailboxes_and_routes_are_found_in_any_letter_case():
     given = document()
     given["mailboxes"] = [{**mailbox, "server": mailbox["server"].upper()} for mailbox in given["mailboxes"]]
     given["routes"] = [
-        {"domain": "legacy.test", "next_hops": [{"name": "MBX2", "protocol": "smtp", "dial": ["127.0.0.1", 25]}]}
+        {"domain": "legacy.test", "next_hops": [{"name": "Mbx2", "protocol": "smtp", "dial": ["127.0.0.1", 25]}]}
     ]
     config = parse_configuration(json.dumps(given))
     assert {mailbox.server for mailbox in config.mailboxes} >= {"mbx1", "mbx2"}

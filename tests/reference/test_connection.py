@@ -67,7 +67,8 @@ SILENCE = "lost: no reply within 1 s"
     ],
 )
 def test_replies_are_read_in_whatever_pieces_they_come(octets: bytes, read: list[str]) -> None:
-    for parts in [[octets], [octets[:5], octets[5:]], [octets[n : n + 1] for n in range(len(octets))]]:
+    in_two = [[octets[:n], octets[n:]] for n in range(1, len(octets))]
+    for parts in [[octets], *in_two, [octets[n : n + 1] for n in range(len(octets))]]:
         assert run_with_clock(lambda clock, parts=parts: read_all(parts), "virtual") == [*read, SILENCE]
 
 

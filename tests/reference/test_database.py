@@ -122,8 +122,9 @@ def test_after_a_failed_commit_that_no_task_waited_for_nothing_counts_as_written
             for wait in (host.db.commit, host.db.commit_if_room):
                 with pytest.raises(DatabaseError, match="could not commit"):
                     await wait()
-            with pytest.raises(DatabaseError, match="could not commit"):
-                host.db.read_cached(*query)
+            for read in (host.db.read, host.db.read_cached):
+                with pytest.raises(DatabaseError, match="could not commit"):
+                    read(*query)
             host.db.close()
             host.db = opened(tmp_path / "queue.db")
 

@@ -74,10 +74,12 @@ def test_a_container_and_a_program_run_in_one_cell(tmp_path: Path, reference: st
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout
     assert "1 pass" in ran.stdout
+    header = json.loads((tmp_path / "run" / "run.json").read_text("utf-8"))
+    assert [one["kind"] for one in header["candidates"]] == ["mixed"], "one cell with candidates of several kinds"
 
 
 def test_the_queue_of_a_failed_cell_is_kept(tmp_path: Path, reference: str):
-    """`--keep failed`: the files of a container belong to the user that it runs as."""
+    """With `--keep failed`, although the server may run as another user than the harness."""
     described(tmp_path, reference)
     text = (tmp_path / "mine.yaml").read_text("utf-8")
     wrong = text.replace(

@@ -85,13 +85,14 @@ def test_the_image_runs_cells_and_makes_tables_and_pages(run_words: list[str], t
     select = ["-k", "inbound-acknowledged", "--candidate", "reference", "-n", "2", "--run-dir", "run"]
     inside(run_words, tmp_path, "run", *select)
     assert "no Allure site" not in inside(run_words, tmp_path, "report", "run", "--out", "site")
+    assert (tmp_path / "site" / "index.html").is_file()
     assert (tmp_path / "site" / "allure" / "index.html").is_file()
     inside(run_words, tmp_path, "aggregate", "run", "--out", "tables")
     (row,) = json.loads((tmp_path / "tables" / "tables" / "runs.json").read_text("utf-8"))
     assert row["cells"] == row["passed"] > 1
 
 
-def test_any_user_can_run_the_image(run_words: list[str], tmp_path: Path):
+def test_an_unprivileged_user_can_run_the_image(run_words: list[str], tmp_path: Path):
     tmp_path.chmod(0o777)
     place = run_words.index("--user") + 1
     words = [*run_words[:place], "65534:65534", *run_words[place + 1 :]]
