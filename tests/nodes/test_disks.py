@@ -173,8 +173,8 @@ def test_a_full_disk_refuses_writes_until_it_is_healed(tmp_path: Path) -> None:
         await disk.mount()
         assert await disk.apply(trouble("full"), 0) == "No space left on device"
         assert said(disk, TRIES, tmp_path) == "No space left on device"
-        assert not disk.needs_restart
-        await disk.heal()
+        assert not disk.needs_restart_to_heal(trouble("full"))
+        await disk.heal(trouble("full"))
         assert said(disk, TRIES, tmp_path) == "written"
         await disk.close()
 
@@ -196,7 +196,7 @@ def test_a_power_cut_leaves_a_full_disk_full_until_it_is_healed(tmp_path: Path, 
         if mounted:
             await disk.mount()
             assert said(disk, TRIES, tmp_path) == "No space left on device"
-        await disk.heal()
+        await disk.heal(trouble("full"))
         await disk.mount()
         assert said(disk, TRIES, tmp_path) == "written"
         await disk.close()
@@ -210,7 +210,7 @@ def test_a_power_cut_does_not_fill_a_healed_disk_again(tmp_path: Path) -> None:
         disk = disk_of(tmp_path, "full", "power-cut")
         await disk.mount()
         assert await disk.apply(trouble("full"), 0) == "No space left on device"
-        await disk.heal()
+        await disk.heal(trouble("full"))
         await disk.cut_power()
         await disk.mount()
         assert said(disk, TRIES, tmp_path) == "written"
@@ -220,13 +220,18 @@ def test_a_power_cut_does_not_fill_a_healed_disk_again(tmp_path: Path) -> None:
 
 
 @on_loop
-def test_a_disk_that_is_full_and_read_only_is_writable_when_it_is_healed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", ["full", "read-only"])
+def test_a_disk_that_is_full_and_read_only_is_writable_when_both_are_healed(tmp_path: Path, first: str) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "full", "read-only")
         await disk.mount()
         assert await disk.apply(trouble("full"), 0) == "No space left on device"
         assert await disk.apply(trouble("read-only"), 0) == "Read-only file system"
-        await disk.heal()
+        await disk.heal(trouble(first))
+        await disk.mount()
+        left = {"full": "Read-only file system", "read-only": "No space left on device"}[first]
+        assert said(disk, TRIES, tmp_path) == left
+        await disk.heal(trouble("read-only" if first == "full" else "full"))
         await disk.mount()
         assert said(disk, TRIES, tmp_path) == "written"
         await disk.close()
@@ -241,8 +246,8 @@ def test_a_healed_read_only_disk_is_writable_after_it_is_mounted_again(tmp_path:
         await disk.mount()
         assert await disk.apply(trouble("read-only"), 0) == "Read-only file system"
         assert said(disk, TRIES, tmp_path) == "Read-only file system"
-        assert disk.needs_restart
-        await disk.heal()
+        assert disk.needs_restart_to_heal(trouble("read-only"))
+        await disk.heal(trouble("read-only"))
         await disk.mount()
         assert said(disk, TRIES, tmp_path) == "written"
         await disk.close()
@@ -259,23 +264,48 @@ os.fsync(file); os.fdatasync(file); os.fsync(directory)
 """
 
 
+SLOW = trouble("slow", lasting="1s")
+
+
 @layered
 def test_a_slow_disk_counts_its_slow_syncs(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "slow")
         await disk.mount()
         said(disk, SYNCS_THREE_TIMES, tmp_path)
-        assert disk.faults_met == "", "it is not slow yet"
-        await disk.apply(trouble("slow", lasting="1s"), 0.001)
-        assert disk.faults_met == ""
+        assert disk.faults_met(SLOW) == "", "it is not slow yet"
+        await disk.apply(SLOW, 0.001)
+        assert disk.faults_met(SLOW) == ""
         said(disk, SYNCS_THREE_TIMES, tmp_path)
-        assert disk.faults_met == "3 slow syncs"
-        await disk.heal()
+        assert disk.faults_met(SLOW) == "3 slow syncs"
+        await disk.heal(SLOW)
         said(disk, SYNCS_THREE_TIMES, tmp_path)
-        assert disk.faults_met == "3 slow syncs", "it is not slow any more"
+        assert disk.faults_met(SLOW) == "3 slow syncs", "it is not slow any more"
         await disk.close()
 
     run(test)
+
+
+@layered
+def test_healing_one_of_two_troubles_leaves_the_other_and_its_count(tmp_path: Path) -> None:
+    async def test() -> None:
+        disk, failing = disk_of(tmp_path, "slow", "failing-syncs"), trouble("failing-syncs")
+        await disk.mount()
+        await disk.apply(SLOW, 0.001)
+        said(disk, SYNCS_THREE_TIMES, tmp_path)
+        await disk.apply(failing, 0)
+        said(disk, SYNC_FAILS, tmp_path)
+        assert (disk.faults_met(SLOW), disk.faults_met(failing)) == ("3 slow syncs", "1 failed syncs")
+        await disk.heal(SLOW)
+        assert said(disk, SYNC_FAILS, tmp_path) == "Input/output error"
+        assert (disk.faults_met(SLOW), disk.faults_met(failing)) == ("3 slow syncs", "2 failed syncs")
+        await disk.close()
+
+    run(test)
+
+
+SYNC_FAILS = "import os, sys\nf = open(sys.argv[1] + '/f', 'w')\ntry: os.fsync(f.fileno()); print('synced')\n" \
+    "except OSError as e: print(os.strerror(e.errno))"  # fmt: skip
 
 
 SYNCS = "import os, sys, time; f = open(sys.argv[1] + '/f', 'w'); t = time.monotonic(); os.fsync(f.fileno()); " \

@@ -78,6 +78,28 @@ def test_a_message_whose_sync_failed_is_not_acknowledged(tmp_path: Path) -> None
     assert next(event.detail for event in ran.events if isinstance(event, FaultFired)).endswith("failed syncs")
 
 
+SLOW_TWICE = """
+id: slow-twice
+title: The disk of a server is made slow twice
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: relay
+steps:
+  - disk: {as: first, node: mta1, is: slow, lasting: 1s}
+  - disk: {as: second, node: mta1, is: slow, lasting: 2s}
+  - send: {as: m, to: victor@outside.test, via: mta1}
+"""
+
+
+def test_a_trouble_that_a_disk_has_already_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "twice.scenario.yaml").write_text(SLOW_TWICE)
+    (cell,) = read_scenarios(tmp_path / "twice.scenario.yaml", paths.fixtures())[0].cells()
+    assignment = Assignment(find_candidate("exec:reference", Path()))
+    runner = CellRunner(cell, assignment, Settings(clock="shifted", disk="layer"), tmp_path, IncrementalJudge())
+    ran = run_without_loop(runner.run(OWN_LOOP))
+    assert ran.problem.endswith("the disk of mta1 is slow already, by 'first'")
+
+
 CELL_OF_DEFECT = {
     "refuses-for-good-without-room": "no-room-at-a-write-is-refused-for-now[at-write=1]",
     "acknowledges-what-a-sync-failed-for": "a-sync-that-fails-is-no-acknowledgement",

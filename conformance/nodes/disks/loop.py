@@ -99,10 +99,10 @@ class LoopDisk:
         self._full = self._was_filled = True
         return error
 
-    async def make_room(self) -> None:
-        """Delete what `fill` wrote, if anything: now, or if the disk is not mounted at the next `mount`."""
+    async def make_room(self, *, now: bool = True) -> None:
+        """Delete what `fill` wrote, if anything: now, or at the next `mount` if that is asked for or the disk is not mounted."""
         self._full = False
-        if self._was_filled and self._holder is not None:
+        if self._was_filled and self._holder is not None and now:
             await self._order("room")
 
     async def become_read_only(self) -> str:

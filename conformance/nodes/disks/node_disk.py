@@ -88,7 +88,7 @@ class NodeDisk:
     """The disk of one node, made for the given troubles. Methods raise NodeError and UnobservedDisk.
 
     `directory` is the node's own; `candidate` is the candidate's name, and `kind` is that of `--disk`, None without it:
-    both decide what makes power cuts. `_counts_before` are the layer's counts when the present trouble began.
+    both decide what makes power cuts. `_counts_before` are, by trouble, the layer's counts when it began.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class NodeDisk:
         if cut_by_layer or wanted & _IN_LAYER:
             self._layer = Layer(node, data, self._pinned.path, seen=own, logs_syncs=cut_by_layer, whole_device=on_loop)
         self._read_only = False
-        self._counts_before = FaultCounts()
+        self._counts_before: dict[str, FaultCounts] = {}
 
     @property
     def prefix(self) -> list[str]:
@@ -123,23 +123,21 @@ class NodeDisk:
         """The library that every program of the node must preload, or None."""
         return self._layer.library if self._layer else None
 
-    @property
-    def needs_restart(self) -> bool:
-        """Whether `heal` needs the node to be down, as it does while the disk is read-only."""
-        return self._read_only
+    def needs_restart_to_heal(self, action: Disk) -> bool:
+        """Return whether `heal` needs the node to be down: the trouble is `read-only`, and no power cut has ended it."""
+        return action.trouble == "read-only" and self._read_only
 
-    @property
-    def faults_met(self) -> str:
-        """What the layer has done to the node since its latest trouble began ("3 slow syncs"); '' for nothing, or no layer."""
-        if self._layer is None:
+    def faults_met(self, action: Disk) -> str:
+        """Return what the layer has done to the node since this trouble began ("3 slow syncs"); '' for nothing, or no layer."""
+        if self._layer is None or action.trouble not in self._counts_before:
             return ""
-        now, before = self._layer.fault_counts, self._counts_before
-        counts = {
-            "slow syncs": now.slow_syncs - before.slow_syncs,
-            "failed syncs": now.failed_syncs - before.failed_syncs,
-            "refused writes": now.refused_writes - before.refused_writes,
-        }
-        return ", ".join(f"{count} {fault}" for fault, count in counts.items() if count)
+        now, before = self._layer.fault_counts, self._counts_before[action.trouble]
+        count, fault = {
+            "slow": (now.slow_syncs - before.slow_syncs, "slow syncs"),
+            "failing-syncs": (now.failed_syncs - before.failed_syncs, "failed syncs"),
+            "full": (now.refused_writes - before.refused_writes, "refused writes"),
+        }[action.trouble]
+        return f"{count} {fault}" if count else ""
 
     def check_program(self, program: str) -> None:
         """Raise UnobservedDisk when the disk's layer, if any, could not observe this program, which has not been started yet."""
@@ -180,7 +178,7 @@ class NodeDisk:
                 self._read_only = True
                 return await self._required_loop().become_read_only()
         layer = self._required_layer()
-        self._counts_before = layer.fault_counts
+        self._counts_before[action.trouble] = layer.fault_counts
         match action.trouble:
             case "full":
                 layer.refuse_writes((action.at_write or 1) - 1)
@@ -190,20 +188,25 @@ class NodeDisk:
                 layer.delay_syncs(delay_s)
         return ""
 
-    async def heal(self) -> None:
-        """End all troubles.
+    async def heal(self, action: Disk) -> None:
+        """End a trouble; others go on.
 
-        A read-only disk is unmounted until the next `mount`, so the node must be down then (`needs_restart`).
+        A read-only disk is unmounted until the next `mount`, so the node must be down then (`needs_restart_to_heal`). A full one that
+        is read-only too gets its room at that `mount`.
         """
-        if self._read_only:
-            await self._required_loop().unmount()
-        if self._loop:
-            await self._loop.make_room()
-        if self._layer:
-            self._layer.delay_syncs(0)
-            self._layer.fail_syncs(fails=False)
-            self._layer.refuse_writes(None)
-        self._read_only = False
+        match action.trouble:
+            case "read-only":
+                if self._read_only:
+                    await self._required_loop().unmount()
+                self._read_only = False
+            case "full" if action.at_write is None:
+                await self._required_loop().make_room(now=not self._read_only)
+            case "full":
+                self._required_layer().refuse_writes(None)
+            case "failing-syncs":
+                self._required_layer().fail_syncs(fails=False)
+            case "slow":
+                self._required_layer().delay_syncs(0)
 
     async def wipe(self) -> None:
         """Delete the loop disk, and have the layer begin a new log; without a loop disk the caller has deleted the data.

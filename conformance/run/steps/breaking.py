@@ -97,10 +97,14 @@ async def disk(world: World, action: Disk) -> str:
     """Make a server's disk full, read-only, slow or failing, until it is healed; if a test write proves that, record `fault-fired`.
 
     Only a disk that is full now (not from a later write on) or read-only is tested by a write of the harness. Each sync of a slow
-    disk takes `action.lasting` longer, documented seconds. Raises ValueError when a trouble of this name is in force.
+    disk takes `action.lasting` longer, documented seconds. Raises ValueError when a trouble of this name, or of this kind on this
+    server, is in force.
     """
     if action.name in world.disk_troubles:
         raise ValueError(f"the disk trouble {action.name!r} is in force already")
+    for name, other in world.disk_troubles.items():
+        if (other.node, other.trouble) == (action.node, action.trouble):
+            raise ValueError(f"the disk of {action.node} is {action.trouble} already, by {name!r}")
     world.disk_troubles[action.name] = action
     _record_armed(world, action, healed=False)
     error = await world.disks[action.node].apply(action, world.clock.duration(action.lasting or 0))
@@ -117,14 +121,14 @@ async def heal_disk(world: World, action: Disk) -> None:
     """
     del world.disk_troubles[action.name]
     disk, supervisor = world.disks[action.node], world.supervisors[action.node]
-    if faults := disk.faults_met:  # how often the node has met the trouble, in words
+    if faults := disk.faults_met(action):  # how often the node has met the trouble, in words
         _record_fired(world, action, faults)
     _record_armed(world, action, healed=True)
     async with supervisor.lock:
-        restart = disk.needs_restart and supervisor.is_running
+        restart = disk.needs_restart_to_heal(action) and supervisor.is_running
         if restart:
             await supervisor.kill("its disk is mounted anew")
-        await disk.heal()
+        await disk.heal(action)
         if restart:
             await supervisor.start()
 
