@@ -154,6 +154,10 @@ class MailLink:
         link = self._links.link(*self._pair)
         self._background.call(setattr, link, "target", (host, port))
 
+    def end_sessions(self, within: float = 0.0) -> None:
+        """Wait up to this many seconds until the clients have ended their sessions, then reset those that are still open."""
+        self._background.run(self._links.link(*self._pair).end_sessions(within))
+
     def heal(self, name: str = "all") -> None:
         """Remove a fault by its name, or all faults. Raises ValueError when no fault has that name."""
         self._background.call(self._links.heal, name)

@@ -25,6 +25,8 @@ _REPLY_LIMIT = 20.0
 """Seconds that a relay has for one reply: many servers work at the same time."""
 _SESSIONS = 4
 """Messages that one relay is sent at the same time."""
+_IDLE = 15.0
+"""Seconds in which a relay ends its sessions with the former receiver; OpenSMTPD keeps an idle one for ten."""
 ARRIVAL = 6.0
 """Seconds in which what a relay has accepted reaches the sink; most takes less than one."""
 _SETTLE = 2.0
@@ -125,12 +127,14 @@ def _rounds(names: Sequence[str]) -> Iterator[list[tuple[str, str]]]:
 async def _try_pair(relay_name: str, relay: MailNode, receiver_name: str, receiver: MailNode) -> list[Passed]:
     """Send all variants through a relay to a receiver, wait for them at the receiver's sink, and return the passage of each.
 
-    The relay's link to its next hop is connected to the receiver before. `server` is the relay, as the probe sees it. An accepted
+    The relay's link to its next hop is connected to the receiver before, and sessions with the former receiver are ended, since some
+    servers keep them for the next message. `server` is the relay, as the probe sees it. An accepted
     variant that has not come within `ARRIVAL` and `_SETTLE` seconds counts as not arrived. One for which no session with the relay can
     be held counts as refused, with the reason as its reply, so that the other pairs keep their results. Raises OSError only if
     this machine ran out of something.
     """
     await asyncio.to_thread(relay.next_hop.connect_to, receiver.host, receiver.port)
+    await asyncio.to_thread(relay.next_hop.end_sessions, _IDLE)
     server = Server(address=(relay.host, relay.port), limit=_REPLY_LIMIT, recipient=RECIPIENT)
     try:
         async with server.session() as session:

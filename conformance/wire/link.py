@@ -127,6 +127,21 @@ class Link:
             task.cancel()
         await asyncio.gather(*self._dialling, return_exceptions=True)
 
+    async def end_sessions(self, within: float) -> None:
+        """Wait up to this many seconds of the event loop until no session is open, then reset those that are left."""
+        ended = asyncio.Event()
+        unsubscribe = self.recorder.subscribe(lambda event: ended.set())
+        try:
+            async with asyncio.timeout(within):
+                while self.relays:
+                    ended.clear()
+                    await ended.wait()
+        except TimeoutError:
+            for relay in tuple(self.relays):
+                relay.close_with_rst(by="link")
+        finally:
+            unsubscribe()
+
     def client_connected(self, relay: Relay) -> None:
         """Add the session to `relays`, let the interceptor act on it, and dial the server.
 

@@ -160,7 +160,11 @@ def test_a_relay_that_has_ended_refuses_every_variant_and_keeps_the_results_of_o
     monkeypatch.setattr(matrix, "_try_pair", try_pair)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound, and not listening
-        hop = SimpleNamespace(connect_to=lambda host, port: None, wait_until=lambda condition, within: condition([]))
+        hop = SimpleNamespace(
+            connect_to=lambda host, port: None,
+            end_sessions=lambda within: None,
+            wait_until=lambda condition, within: condition([]),
+        )
         node: Any = SimpleNamespace(host="127.0.0.1", port=closed.getsockname()[1], next_hop=hop)
         results = asyncio.run(_run_rounds({"a": (node, node), "b": (node, node)}, lambda text: None))
     of_ended = [passed for passed in results if passed.relay == "a"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conformance.candidates.description import REFERENCE, CandidateError
-from conformance.history.events import Delivered, FaultFired, NodeEvent
+from conformance.history.events import Closed, Delivered, FaultFired, NodeEvent
 from conformance.nodes.contract import NodeError
 from conformance.run.cell import CellRunner, RecordedRun
 from conformance.run.world import World
@@ -117,6 +117,29 @@ def test_a_link_connects_to_another_server_from_then_on(smtp_sink: MailSink, mai
     for _ in range(2):
         send(smtp_sink)
     assert (len(smtp_sink.messages), len(other.messages)) == (1, 2)
+
+
+def test_a_session_that_its_client_quits_is_waited_for_and_not_reset(smtp_sink: MailSink):
+    with smtplib.SMTP(smtp_sink.host, smtp_sink.port) as client:
+        client.ehlo()
+        threading.Timer(0.1, client.quit).start()
+        smtp_sink.end_sessions(within=60)
+    (closed,) = [event for event in smtp_sink.history if isinstance(event, Closed)]
+    assert (closed.by, closed.how) == ("server", "fin"), "in reply to QUIT"
+
+
+def test_a_session_that_its_client_keeps_is_reset_after_the_wait_and_the_next_one_is_none_of_it(
+    smtp_sink: MailSink, mail_bench: MailBench
+):
+    other = mail_bench.sink("other", "smtp")
+    with smtplib.SMTP(smtp_sink.host, smtp_sink.port) as client:
+        client.ehlo()
+        smtp_sink.connect_to(other.host, other.port)
+        smtp_sink.end_sessions(within=0.05)
+        with pytest.raises((ConnectionError, smtplib.SMTPServerDisconnected)):
+            client.mail("app@app.test")
+    send(smtp_sink)
+    assert (len(smtp_sink.messages), len(other.messages)) == (0, 1)
 
 
 def test_waiting_for_a_condition_says_whether_it_holds(smtp_sink: MailSink):
