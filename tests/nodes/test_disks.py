@@ -1,13 +1,11 @@
-"""Disks that fail: a power cut keeps only synced files, a full disk refuses writes, and no mount outlives the harness."""
+"""A power cut keeps only synced files, no mount outlives the harness, and a disk that cannot be made says why."""
 
 import asyncio
-import json
 import os
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -17,8 +15,8 @@ from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.layer import Layer
 from conformance.nodes.disks.loop import LoopDisk
-from conformance.nodes.disks.node_disk import NodeDisk, Trouble, unsupported_reason
-from conformance.scenarios.steps.breaking import Disk
+from conformance.nodes.disks.node_disk import NodeDisk, unsupported_reason
+from tests.nodes.disk_programs import content, disk_of, layered, on, on_loop, run
 
 WRITES = """
 import os, sys
@@ -51,52 +49,6 @@ AFTER_A_CUT = {"synced": "all of it", "sub/deep": "below", "renamed-before": "x"
 AFTER_A_KILL = {
     "synced": "all of it and more", "sub/deep": "below", "renamed-after": "x", "not-synced": "never mind",
 }  # fmt: skip
-
-on_loop = pytest.mark.skipif(bool(loop.unavailable_reason()), reason=loop.unavailable_reason() or "-")
-layered = pytest.mark.skipif(bool(layer.unavailable_reason()), reason=layer.unavailable_reason() or "-")
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(30):
-            await test()
-
-    asyncio.run(main())
-
-
-def trouble(what: str, **more: object) -> Disk:
-    return Disk.model_validate({"node": "n", "is": what, **more})
-
-
-def disk_of(directory: Path, *troubles: Trouble) -> NodeDisk:
-    (directory / "data").mkdir()
-    return NodeDisk("n", directory, troubles)
-
-
-def on(disk: NodeDisk, program: str, directory: Path) -> subprocess.Popen[str]:
-    """Start a program on the disk; its argument is the data directory."""
-    return subprocess.Popen(
-        [*disk.prefix, sys.executable, "-c", program, str(directory / "data")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **({"LD_PRELOAD": str(disk.preload)} if disk.preload else {})},
-    )
-
-
-def said(disk: NodeDisk, program: str, directory: Path) -> str:
-    out, _ = on(disk, program, directory).communicate()
-    return out.strip()
-
-
-def content(disk: NodeDisk, directory: Path) -> dict[str, str]:
-    """Return the non-empty files on the disk: path and text."""
-    program = (
-        "import json, pathlib, sys; root = pathlib.Path(sys.argv[1]); print(json.dumps({str(p.relative_to(root)): "
-        "p.read_text() for p in root.rglob('*') if p.is_file() and p.stat().st_size}))"
-    )
-    found: dict[str, str] = json.loads(said(disk, program, directory))
-    return found
 
 
 async def written(disk: NodeDisk, directory: Path) -> None:
@@ -157,168 +109,6 @@ def test_files_from_before_the_first_start_count_as_synced_and_a_wiped_disk_is_e
         await disk.cut_power()
         await disk.mount()
         assert content(disk, tmp_path) == {}, "a power cut does not bring the wiped files back"
-        await disk.close()
-
-    run(test)
-
-
-TRIES = "import os, sys, errno\ntry:\n    with open(sys.argv[1] + '/new', 'w') as f: f.write('x' * 5000)\n" \
-    "    print('written')\nexcept OSError as e: print(os.strerror(e.errno))"  # fmt: skip
-
-
-@on_loop
-def test_a_full_disk_refuses_writes_until_it_is_healed(tmp_path: Path) -> None:
-    async def test() -> None:
-        disk = disk_of(tmp_path, "full")
-        await disk.mount()
-        assert await disk.apply(trouble("full"), 0) == "No space left on device"
-        assert said(disk, TRIES, tmp_path) == "No space left on device"
-        assert not disk.needs_restart_to_heal(trouble("full"))
-        await disk.heal(trouble("full"))
-        assert said(disk, TRIES, tmp_path) == "written"
-        await disk.close()
-
-    run(test)
-
-
-HALF_SYNCED = "import os, sys\nfor n in range(40):\n    open(sys.argv[1] + f'/late{n}', 'wb').write(bytes(200_000))\nprint('written')"
-
-
-@on_loop
-@pytest.mark.parametrize("mounted", [True, False], ids=["healed-while-it-runs", "healed-while-it-is-down"])
-def test_a_power_cut_leaves_a_full_disk_full_until_it_is_healed(tmp_path: Path, mounted: bool) -> None:
-    async def test() -> None:
-        disk = disk_of(tmp_path, "full", "power-cut")
-        await disk.mount()
-        assert said(disk, HALF_SYNCED, tmp_path) == "written"  # the room of these files is free again after the cut
-        await disk.apply(trouble("full"), 0)
-        await disk.cut_power()
-        if mounted:
-            await disk.mount()
-            assert said(disk, TRIES, tmp_path) == "No space left on device"
-        await disk.heal(trouble("full"))
-        await disk.mount()
-        assert said(disk, TRIES, tmp_path) == "written"
-        await disk.close()
-
-    run(test)
-
-
-@on_loop
-def test_a_power_cut_does_not_fill_a_healed_disk_again(tmp_path: Path) -> None:
-    async def test() -> None:
-        disk = disk_of(tmp_path, "full", "power-cut")
-        await disk.mount()
-        assert await disk.apply(trouble("full"), 0) == "No space left on device"
-        await disk.heal(trouble("full"))
-        await disk.cut_power()
-        await disk.mount()
-        assert said(disk, TRIES, tmp_path) == "written"
-        await disk.close()
-
-    run(test)
-
-
-@on_loop
-@pytest.mark.parametrize("first", ["full", "read-only"])
-def test_a_disk_that_is_full_and_read_only_is_writable_when_both_are_healed(tmp_path: Path, first: str) -> None:
-    async def test() -> None:
-        disk = disk_of(tmp_path, "full", "read-only")
-        await disk.mount()
-        assert await disk.apply(trouble("full"), 0) == "No space left on device"
-        assert await disk.apply(trouble("read-only"), 0) == "Read-only file system"
-        await disk.heal(trouble(first))
-        await disk.mount()
-        left = {"full": "Read-only file system", "read-only": "No space left on device"}[first]
-        assert said(disk, TRIES, tmp_path) == left
-        await disk.heal(trouble("read-only" if first == "full" else "full"))
-        await disk.mount()
-        assert said(disk, TRIES, tmp_path) == "written"
-        await disk.close()
-
-    run(test)
-
-
-@on_loop
-def test_a_healed_read_only_disk_is_writable_after_it_is_mounted_again(tmp_path: Path) -> None:
-    async def test() -> None:
-        disk = disk_of(tmp_path, "read-only")
-        await disk.mount()
-        assert await disk.apply(trouble("read-only"), 0) == "Read-only file system"
-        assert said(disk, TRIES, tmp_path) == "Read-only file system"
-        assert disk.needs_restart_to_heal(trouble("read-only"))
-        await disk.heal(trouble("read-only"))
-        await disk.mount()
-        assert said(disk, TRIES, tmp_path) == "written"
-        await disk.close()
-
-    run(test)
-
-
-SYNCS_THREE_TIMES = """
-import os, sys
-directory = os.open(sys.argv[1], os.O_RDONLY)
-file = os.open(sys.argv[1] + '/f', os.O_CREAT | os.O_WRONLY)
-os.write(file, b"x")
-os.fsync(file); os.fdatasync(file); os.fsync(directory)
-"""
-
-
-SLOW = trouble("slow", lasting="1s")
-
-
-@layered
-def test_a_slow_disk_counts_its_slow_syncs(tmp_path: Path) -> None:
-    async def test() -> None:
-        disk = disk_of(tmp_path, "slow")
-        await disk.mount()
-        said(disk, SYNCS_THREE_TIMES, tmp_path)
-        assert disk.faults_met(SLOW) == "", "it is not slow yet"
-        await disk.apply(SLOW, 0.001)
-        assert disk.faults_met(SLOW) == ""
-        said(disk, SYNCS_THREE_TIMES, tmp_path)
-        assert disk.faults_met(SLOW) == "3 slow syncs"
-        await disk.heal(SLOW)
-        said(disk, SYNCS_THREE_TIMES, tmp_path)
-        assert disk.faults_met(SLOW) == "3 slow syncs", "it is not slow any more"
-        await disk.close()
-
-    run(test)
-
-
-@layered
-def test_healing_one_of_two_troubles_leaves_the_other_and_its_count(tmp_path: Path) -> None:
-    async def test() -> None:
-        disk, failing = disk_of(tmp_path, "slow", "failing-syncs"), trouble("failing-syncs")
-        await disk.mount()
-        await disk.apply(SLOW, 0.001)
-        said(disk, SYNCS_THREE_TIMES, tmp_path)
-        await disk.apply(failing, 0)
-        said(disk, SYNC_FAILS, tmp_path)
-        assert (disk.faults_met(SLOW), disk.faults_met(failing)) == ("3 slow syncs", "1 failed syncs")
-        await disk.heal(SLOW)
-        assert said(disk, SYNC_FAILS, tmp_path) == "Input/output error"
-        assert (disk.faults_met(SLOW), disk.faults_met(failing)) == ("3 slow syncs", "2 failed syncs")
-        await disk.close()
-
-    run(test)
-
-
-SYNC_FAILS = "import os, sys\nf = open(sys.argv[1] + '/f', 'w')\ntry: os.fsync(f.fileno()); print('synced')\n" \
-    "except OSError as e: print(os.strerror(e.errno))"  # fmt: skip
-
-
-SYNCS = "import os, sys, time; f = open(sys.argv[1] + '/f', 'w'); t = time.monotonic(); os.fsync(f.fileno()); " \
-    "print(time.monotonic() - t >= 0.05)"  # fmt: skip
-
-
-@layered
-def test_a_slow_sync_takes_at_least_the_configured_time(tmp_path: Path) -> None:
-    async def test() -> None:
-        disk = disk_of(tmp_path, "slow")
-        await disk.mount()
-        await disk.apply(trouble("slow", lasting="1s"), 0.05)
-        assert said(disk, SYNCS, tmp_path) == "True"
         await disk.close()
 
     run(test)
