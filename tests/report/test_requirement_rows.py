@@ -21,15 +21,17 @@ def test_a_requirement_that_no_check_judged_is_inconclusive_with_a_reason() -> N
 
 
 def test_a_requirement_of_another_generation_is_not_applicable() -> None:
-    row = rows(judged(Outcome.PASS, "SR-CRE-01", generations=("ex2010",)))["SR-BND-01"]
-    assert row.outcome is Outcome.NOT_APPLICABLE
+    found = rows(judged(Outcome.PASS, "SR-CRE-01", generations=("ex2010",)))
+    assert found["SR-BND-01"].outcome is Outcome.NOT_APPLICABLE
+    assert found["SR-BND-06"].outcome is Outcome.INCONCLUSIVE, "it binds every generation"
 
 
 def test_a_violation_fails_the_first_requirement_and_makes_the_others_inconclusive() -> None:
-    found = rows(good(), judged(Outcome.FAIL, "SR-CRE-01", "SR-CRE-02"))
+    found = rows(good(), judged(Outcome.FAIL, "SR-CRE-01", "SR-CRE-02", "SR-CRE-03"))
     assert found["SR-CRE-01"].outcome is Outcome.FAIL
-    assert found["SR-CRE-02"].outcome is Outcome.INCONCLUSIVE
-    assert "because SR-CRE-01 is violated" in found["SR-CRE-02"].reason
+    for other in ("SR-CRE-02", "SR-CRE-03"):
+        assert found[other].outcome is Outcome.INCONCLUSIVE
+        assert "because SR-CRE-01 is violated" in found[other].reason
     assert found["SR-CRE-05"].outcome is Outcome.PASS
 
 
@@ -40,6 +42,8 @@ def test_a_pass_in_a_cell_with_a_harness_error_does_not_count() -> None:
 
 
 def test_a_violation_in_one_cell_is_not_undone_by_an_error_in_another() -> None:
-    found = rows(judged(Outcome.ERROR, "SR-CRE-01"), judged(Outcome.FAIL, "SR-CRE-01"))
-    assert found["SR-CRE-01"].outcome is Outcome.FAIL
-    assert [one.slug for one in found["SR-CRE-01"].evidence] == ["cell-1"]
+    error, violation = judged(Outcome.ERROR, "SR-CRE-01"), judged(Outcome.FAIL, "SR-CRE-01")
+    for cells, slug in (((error, violation), "cell-1"), ((violation, error), "cell-0")):
+        found = rows(*cells)["SR-CRE-01"]
+        assert found.outcome is Outcome.FAIL
+        assert [one.slug for one in found.evidence] == [slug]

@@ -33,6 +33,8 @@ def test_every_link_has_a_target_and_every_page_is_well_formed(
     ids = {page: {v for _, n, v in read(page.read_text()).attributes if n == "id"} for page in pages}
     for page in pages:
         for tag, name, value in read(page.read_text()).attributes:
+            if tag == "link" and name == "href":
+                assert (page.parent / value).is_file(), value
             if tag == "a" and name == "href":
                 place, _, anchor = value.partition("#")
                 target = (page.parent / place).resolve() if place else page
@@ -76,7 +78,7 @@ def test_a_damaged_cell_is_reported_and_the_others_are_shown(run: Path) -> None:
     (run / "cells" / "bad.jsonl").write_text("{\n")
     found = read_run_summary(run)
     assert len(found.cells) == 3
-    assert found.damage
+    assert [line.startswith("bad.jsonl:1: ") for line in found.damage] == [True]
     page = run_page(found, catalogue())
     assert "could not be read" in page
     matrix = re.search(r'<h2 id="matrix">.*?</table>', page, re.DOTALL)
@@ -97,7 +99,11 @@ def test_the_path_of_a_page_has_candidate_scenario_and_all_axes() -> None:
 def test_paths_of_different_cells_differ_and_need_no_quoting_in_urls() -> None:
     values = ["a/b", "a b", "a-b", "..", "é", "%41", "A", "a#b", "a?b", "~2E.", ""]
     names = [cell_page_path(cell_view(scenario="s", axes={"x": value}).header) for value in values]
-    assert len(set(names)) == len(values)
+    names += [cell_page_path(cell_view(scenario="t", axes={}).header)]
+    names += [
+        cell_page_path(cell_view(scenario="t", axes={}, candidate=name).header) for name in ("other", "other/t", "é")
+    ]
+    assert len(set(names)) == len(values) + 4
     assert all(re.fullmatch(r"[A-Za-z0-9_+=,@.~/-]+", name) for name in names)
     assert ".." not in [part for name in names for part in name.split("/")]
     header = cell_view(path="other/file.scenario.yaml").header

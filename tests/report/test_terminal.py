@@ -20,6 +20,7 @@ def test_plain_text_has_no_escapes_and_stays_within_its_width() -> None:
 
 def test_colour_is_used_on_request() -> None:
     assert "\x1b[" in terminal_summary(run_summary(good()), width=80, colour=True)
+    assert "\x1b[" not in terminal_summary(run_summary(good()), width=80, colour=False)
 
 
 def test_square_brackets_of_a_name_are_printed_as_they_are() -> None:
@@ -38,10 +39,15 @@ def test_annotations_are_errors_for_violations_and_warnings_for_inconclusive_cel
 
 
 def test_the_step_summary_has_the_matrix_and_the_sentences() -> None:
-    cells = (good(scenario="fine"), judged(Outcome.FAIL, "SR-CRE-01", scenario="other"))
+    cells = (
+        good(scenario="fine"),
+        judged(Outcome.FAIL, "SR-CRE-01", scenario="other"),
+        judged(Outcome.INCONCLUSIVE, "SR-CRE-01", scenario="third"),
+    )
     text = github_step_summary(run_summary(*cells))
-    assert "\n\n| scenario | reference |\n|---|---|\n| fine | ✓ 1 |\n| other | ✗ 1 |\n\n" in text
+    assert "\n\n| scenario | reference |\n|---|---|\n| fine | ✓ 1 |\n| other | ✗ 1 |\n| third | ? 1 |\n\n" in text
     assert "\n- ✗ **other\\[messages=1\\]** (reference): it is fail\n" in text
+    assert "\n- ? **third\\[messages=1\\]** (reference): it is inconclusive\n" in text
 
 
 def test_both_summaries_say_how_many_root_causes_are_left_out() -> None:
@@ -49,8 +55,10 @@ def test_both_summaries_say_how_many_root_causes_are_left_out() -> None:
     run = run_summary(*(judged(Outcome.FAIL, row, scenario=f"about-{row.lower()}") for row in rows))
     more = len(find_root_causes(run.cells)) - 10
     assert more > 0
-    assert f"\n... and {more} more rows\n" in terminal_summary(run, width=200, colour=False)
-    assert f"\n- ... and {more} more rows\n" in github_step_summary(run)
+    terminal, step = terminal_summary(run, width=200, colour=False), github_step_summary(run)
+    assert f"\n... and {more} more rows\n" in terminal
+    assert f"\n- ... and {more} more rows\n" in step
+    assert (terminal.count(" is violated ("), step.count(" is violated \\(")) == (10, 10)
 
 
 def test_a_cell_with_a_remark_is_not_said_to_have_passed() -> None:

@@ -51,9 +51,18 @@ def test_shards_are_merged_into_one_run_in_any_order(tmp_path: Path, order: int)
 
 
 def test_runs_that_are_not_shards_of_one_run_are_not_merged(tmp_path: Path) -> None:
-    one = make_run(tmp_path / "s1", "a::1")
-    with pytest.raises(RunDirectoryError, match="differ in seed"):
-        merge_runs([one, make_run(tmp_path / "s2", "a::2", seed=2)], tmp_path / "all")
+    one, other = make_run(tmp_path / "s1", "a::1"), make_run(tmp_path / "s2", "a::2")
+    header = json.loads((other / "run.json").read_bytes())
+    different = {"seed": 2, "clock": "real", "scale": 2.0, "grid": "full", "environment_sha256": "f" * 64}
+    for name, value in different.items():
+        assert header[name] != value
+        (other / "run.json").write_text(json.dumps({**header, name: value}), "utf-8")
+        with pytest.raises(RunDirectoryError, match=f"differ in {name}: they are not parts of one run"):
+            merge_runs([one, other], tmp_path / "all")
+    header["candidates"][0]["sha256"] = "f" * 64
+    (other / "run.json").write_text(json.dumps(header), "utf-8")
+    with pytest.raises(RunDirectoryError, match="'reference' is not the one of that name in another run"):
+        merge_runs([one, other], tmp_path / "all")
     with pytest.raises(RunDirectoryError, match="with different content"):
         merge_runs([one, make_run(tmp_path / "s3", "a::1", outcome=Outcome.FAIL)], tmp_path / "all3")
     with pytest.raises(RunDirectoryError, match="nothing to merge"):
@@ -90,9 +99,14 @@ def test_parquet_tables_hold_the_values_of_the_histories(tmp_path: Path) -> None
         assert {name: row[name] for name in stated} == stated
     stored = list(read_run(run_dir).cells())
     for row, cell in zip(tables["cells"], stored, strict=True):
-        assert (row["run"], row["cell"], row["nodeid"]) == ("r", cell.slug, cell.header.nodeid)
-        assert (json.loads(row["axes"]), json.loads(row["topology"])) == ({"x": "1"}, cell.header.topology)
-        assert (row["outcome"], row["wall_seconds"]) == ("pass", 1.0)
+        assert (row["run"], row["cell"]) == ("r", cell.slug)
+        assert cell.footer is not None
+        stated = cell.header.model_dump(mode="json") | cell.footer.model_dump(mode="json")
+        assert (stated["axes"], stated["topology"], stated["wall_seconds"]) == ({"x": "1"}, cell.header.topology, 1.0)
+        for column in columns.CELL:
+            value = row[column.name]
+            is_json = column.type == "json" and value is not None
+            assert (json.loads(value) if is_json else value) == stated[column.name], column.name
     for name in ("verdicts", "events"):
         count = len(tables[name]) // 2
         assert [row["cell"] for row in tables[name]] == [cell.slug for cell in stored for _ in range(count)], name
@@ -148,7 +162,7 @@ def test_shards_of_schema_1_are_merged_with_shards_of_schema_2(tmp_path: Path) -
     run = read_run(tmp_path / "all")
     assert run.header.schema_number == 2
     assert [path.suffix for path in run.files] == [".gz"] * 3
-    assert all(cell.events == EVENTS for cell in run.cells())
+    assert {cell.header.nodeid: cell.events for cell in run.cells()} == dict.fromkeys(("a::1", "a::2", "a::3"), EVENTS)
 
 
 def test_the_content_hash_of_a_run_does_not_depend_on_compression(tmp_path: Path) -> None:

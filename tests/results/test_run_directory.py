@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from conformance.results.layout import LATE_FOLDER, CellUnreadable, RunDirectoryError, SchemaTooNew, archive_path, slug
@@ -219,8 +219,11 @@ def test_a_run_of_schema_1_is_read(tmp_path: Path) -> None:
     finish_run(tmp_path, wall_seconds=1)
     now = list(read_run(tmp_path).cells())
     as_schema_1(tmp_path)
-    (cell,) = read_run(tmp_path).cells()
+    run = read_run(tmp_path)
+    (cell,) = run.cells()
+    assert (run.header.schema_number, cell.header.schema_number) == (1, 1)
     assert cell.path == path.with_suffix("")
+    assert cell.header.model_copy(update={"schema_number": 2}) == now[0].header
     assert (cell.events, cell.verdicts, cell.footer) == (now[0].events, now[0].verdicts, now[0].footer)
     assert read_cell_ends(tmp_path).ends[0][1] == cell.footer
 
@@ -282,6 +285,8 @@ def test_node_directories_are_archived_unless_the_cell_failed_or_was_not_judged(
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
+@example("a::" + "x" * 500, "a::" + "x" * 501)
+@example("a::one/two", "a::one two")
 def test_slugs_are_safe_bounded_and_different_for_different_cells(one: str, other: str) -> None:
     name = slug(one)
     assert len(name) <= 93

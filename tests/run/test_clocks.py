@@ -151,17 +151,19 @@ def test_leftover_tasks_are_cancelled_and_reported(name: ClockName) -> None:
     async def sleeps_on(clock: Clock) -> None:
         try:
             await clock.sleep(3600)
-        finally:
+        except asyncio.CancelledError:
             cancelled.append(True)
+            raise
 
     async def main(clock: Clock) -> None:
-        task = asyncio.create_task(sleeps_on(clock), name="the leftover")
+        tasks = [asyncio.create_task(sleeps_on(clock), name=name) for name in ("leftover 1", "leftover 2")]
         await asyncio.sleep(0)
-        assert not task.done()
+        assert not any(task.done() for task in tasks)
 
-    with pytest.raises(Leftovers, match=r"tasks left behind:\n  the leftover in .*sleeps_on"):
+    said = r"tasks left behind:\n  leftover 1 in .*sleeps_on.*\n  leftover 2 in .*sleeps_on"
+    with pytest.raises(Leftovers, match=said):
         run_with_clock(main, name)
-    assert cancelled == [True]
+    assert cancelled == [True, True]
 
 
 @EVERY
@@ -194,7 +196,7 @@ def test_leftovers_are_added_as_a_note_to_the_error_of_the_cell() -> None:
 
 @EVERY
 def test_an_interrupt_cancels_the_cell_which_cleans_up(name: ClockName) -> None:
-    cleaned: list[bool] = []
+    steps: list[str] = []
 
     async def main(clock: Clock) -> None:
         loop = asyncio.get_running_loop()
@@ -203,14 +205,17 @@ def test_an_interrupt_cancels_the_cell_which_cleans_up(name: ClockName) -> None:
         try:
             for _ in range(100_000):
                 await clock.sleep(1)
+        except asyncio.CancelledError:
+            steps.append("cancelled")
+            raise
         finally:
             await asyncio.sleep(0.01)
             server.close()
-            cleaned.append(True)
+            steps.append("cleaned up")
 
     with pytest.raises(KeyboardInterrupt):
         run_with_clock(main, name)
-    assert cleaned == [True]
+    assert steps == ["cancelled", "cleaned up"]
 
 
 def test_a_cell_may_run_outside_of_the_main_thread() -> None:

@@ -93,6 +93,7 @@ def test_a_configuration_that_a_start_did_not_take_is_offered_again_at_the_next(
     it = asyncio.run(steps())
     ended = "refused" if error is ConfigurationRefused else "failed"
     assert it.recorded == [{"A": 1, "odd": True}, "started", ended, {"A": 1}, "started", "ready"]
+    assert it.read == [({"A": 1}, {}, {"odd": True}), ({"A": 1}, {}, {})]
 
 
 def test_a_node_that_ended_on_its_own_is_down(tmp_path: Path):

@@ -148,7 +148,7 @@ def test_a_full_disk_of_the_harness_is_not_a_violation(small_disk: Path, tmp_pat
 @pytest.mark.long
 @pytest.mark.parametrize("limit", [34, 37, 40])
 def test_a_harness_without_file_descriptors_reports_no_violation(tmp_path: Path, limit: int):
-    """Where they run out depends on the limit: while a directory is made, a file opened, or a connection accepted."""
+    """Each limit is enough for the run to start and to end, and too small for the cell."""
 
     def few() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

@@ -5,6 +5,7 @@ import re
 import socket
 import struct
 import sys
+import time
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
@@ -63,10 +64,10 @@ def test_the_representation_has_the_shifted_time() -> None:
         await clock.sleep(5 * 86400)
         return asyncio.get_running_loop().time(), repr(asyncio.get_running_loop())
 
-    time, shown = run_with_clock(main, "shifted")
+    at, shown = run_with_clock(main, "shifted")
     found = re.search(r"<ShiftedClockEventLoop running t=([\d.]+) ", shown)
     assert found
-    assert float(found[1]) == pytest.approx(time, abs=5)
+    assert float(found[1]) == pytest.approx(at, abs=5)
 
 
 def test_timers_of_programs_and_harness_expire_in_their_order(tmp_path: Path) -> None:
@@ -99,10 +100,13 @@ def test_timers_of_programs_and_harness_expire_in_their_order(tmp_path: Path) ->
 
 def test_no_time_is_skipped_while_a_program_computes(tmp_path: Path) -> None:
     """No time is jumped over while it works, however long that takes; what it sleeps afterwards is."""
-    program = """
-import hashlib, time
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    program = f"""
+import hashlib, os, time
 began = time.monotonic()
 cpu = time.process_time()
+open({str(begun)!r}, "w").close()
+while not os.path.exists({str(go)!r}): pass
 hashlib.pbkdf2_hmac("sha256", b"a", b"b", 400_000)
 worked, cpu = time.monotonic() - began, time.process_time() - cpu
 time.sleep(3600)
@@ -110,8 +114,11 @@ print(worked < 1800, cpu > 0, time.monotonic() - began > 3600)
 """
     timer: list[asyncio.TimerHandle] = []
 
-    def add_timer(clock: Clock) -> None:  # to have a time to jump to
+    def add_timer(clock: Clock) -> None:  # to have a time to jump to, while it works
+        while not begun.exists():
+            time.sleep(0.001)
         timer.append(asyncio.get_running_loop().call_later(1800, lambda: None))
+        go.touch()
 
     said, _ = run_shifted(tmp_path, sys.executable, "-c", program, before=add_timer)
     assert said.split() == ["True", "True", "True"]

@@ -29,7 +29,13 @@ def test_the_shim_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_threads_that_compile_the_shim_at_once_leave_one_library(tmp_path: Path) -> None:
     built: list[Path] = []
-    threads = [threading.Thread(target=lambda: built.append(build_shim(tmp_path))) for _ in range(3)]
+    together = threading.Barrier(3)
+
+    def build() -> None:
+        together.wait()
+        built.append(build_shim(tmp_path))
+
+    threads = [threading.Thread(target=build) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
