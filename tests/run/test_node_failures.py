@@ -70,7 +70,7 @@ def run_cell(
     (cell,) = read_corpus([tmp_path / "restarted.scenario.yaml"], paths.fixtures())[0].cells("smoke")
     server = SERVER.format(on_a_queue=on_a_queue, then=then, accepts=accepts)
     toy = Candidate(
-        name="toy", kind="exec", claims=("relay",), listeners=("frontend",), ready_within=10,
+        name="toy", kind="exec", claims=("relay",), listeners=("frontend",),
         argv=("{python}", "-c", server, "{listen.frontend}", "{data}"),
     )  # fmt: skip
     assignment, settings = Assignment(toy), Settings(clock="scaled", scale=60.0)
