@@ -86,13 +86,13 @@ def test_a_parameter_that_is_taken_from_a_refused_change_is_noticed(name: str, m
     reload = Node.reload
 
     async def takes_one(node: Node) -> None:
-        before = node._running.config
+        before = node._running_host.config
         try:
             await reload(node)
         except ConfigurationError:
             document = json.loads(node._path.read_text("utf-8"))
-            node._running.config = with_value(before, name, document)
-            for component in node._running.components:
+            node._running_host.config = with_value(before, name, document)
+            for component in node._running_host.components:
                 component.reconfigured(before)
             raise
 
