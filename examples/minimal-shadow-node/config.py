@@ -30,7 +30,7 @@ def _filled(where: str, value: Any, schema: dict[str, Any], scale: float) -> Any
     if not isinstance(value, dict):
         return value
     items = schema.get("properties") or dict.fromkeys(value, schema["additionalProperties"])
-    for key in {*value, *schema.get("required", [])} - (value.keys() & items.keys()):
+    for key in [key for key in (*value, *schema.get("required", [])) if key not in value or key not in items]:
         raise Refused(f"{where}.{key}"[1:] + (": missing" if key in items else ": unknown parameter"))
     for key, one in items.items():
         if key not in value and "default" in one:

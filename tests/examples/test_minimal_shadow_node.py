@@ -113,7 +113,8 @@ def test_its_schema_is_the_published_one():
     ("changes", "named"),
     [
         ({"bogus": 1}, "bogus: unknown parameter"),
-        ({"peers": [{"name": "x", "bogus": 1}]}, "peers[0].site: missing"),
+        ({"peers": [{"name": "x", "bogus": 1}]}, "peers[0].bogus: unknown parameter"),
+        ({"peers": [{"name": "x"}]}, "peers[0].generation: missing"),
         ({"transport": {"ShadowRedundancyEnabled": 1}}, "transport.ShadowRedundancyEnabled: 1 "),
         ({"transport": {"MaxMessageSize": 1023}}, "transport.MaxMessageSize: 1023 "),
         ({"transport": {"MaxRetriesForLocalSiteShadow": True}}, "transport.MaxRetriesForLocalSiteShadow: True "),
