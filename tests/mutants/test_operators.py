@@ -39,7 +39,10 @@ def test_an_operator_changes_its_example(name: str):
 
 
 def test_assertions_docstrings_and_signatures_are_left_alone():
+    nested = "def inner(a: int | str = 1 + 1, *, b: bool = not True) -> int | None:\n    'Another.'\n    assert a < 1"
     assert find_sites(in_function("pass"), "f.py") == []
+    assert find_sites(in_function(nested), "f.py") == []
+    assert find_sites(nested, "f.py") == []
 
 
 def test_zip_asserts_that_lengths_are_equal():

@@ -35,7 +35,10 @@ ANSWERS = programs.GREETS.replace(
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     await asyncio.Event().wait()""",
 )
-WRITES = 'open(document["status_file"], "w").write(TEXT)'
+WRITES = (  # in one step, as the contract has it
+    'new = document["status_file"] + ".new"; file = open(new, "w"); file.write(TEXT); file.close(); '
+    'import os; os.replace(new, document["status_file"])'
+)
 APPLIED = WRITES.replace("TEXT", 'json.dumps({"revision": document["revision"], "applied": True})')
 REFUSED = WRITES.replace(
     "TEXT", 'json.dumps({"revision": document["revision"], "applied": False, "error": "transport.Bogus: unknown"})'
@@ -175,8 +178,11 @@ def test_a_reload_is_answered_by_the_status_file(tmp_path: Path, configuration: 
 
 
 @pytest.mark.integration
-def test_an_answer_to_an_earlier_revision_does_not_answer_a_reload(tmp_path: Path, configuration: dict[str, Any]):
-    stale = ANSWERS.replace("STATUS", APPLIED.replace('document["revision"]', "1"))
+@pytest.mark.parametrize("answer", [APPLIED, REFUSED], ids=["applied", "refused"])
+def test_an_answer_to_an_earlier_revision_does_not_answer_a_reload(
+    tmp_path: Path, configuration: dict[str, Any], answer: str
+):
+    stale = ANSWERS.replace("STATUS", answer.replace('document["revision"]', "1"))
     with pytest.raises(NodeError, match=r"no answer in its status file within 3 s"):
         reloaded(candidate(stale, **{"ready-within": 3}), tmp_path, configuration)
     assert json.loads(Path(configuration["status_file"]).read_text("utf-8"))["revision"] == 1

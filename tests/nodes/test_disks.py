@@ -217,8 +217,9 @@ def test_a_command_on_a_loop_disk_starts_in_the_same_working_directory(
 ) -> None:
     """A description may name its program by a relative path, and not only in cells without disk troubles."""
     (tmp_path / "data").mkdir()
-    (tmp_path / "server.py").write_text("print('found')\n", "utf-8")
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "server.py").write_text("print('found')\n", "utf-8")
+    monkeypatch.chdir(tmp_path / "elsewhere")
 
     async def test() -> None:
         disk = LoopDisk("n", tmp_path / "data", tmp_path / "image")

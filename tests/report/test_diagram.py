@@ -124,7 +124,7 @@ def test_nothing_is_loaded_and_only_our_own_script_may_run() -> None:
     assert not re.search(r"https?://|url\(|@import", page)
 
 
-def test_pages_share_one_style_and_each_keeps_its_script(tmp_path: Path) -> None:
+def test_a_cell_page_links_to_a_shared_style_and_keeps_its_script(tmp_path: Path) -> None:
     write_style_sheet(tmp_path / "assets")
     (sheet,) = (tmp_path / "assets").iterdir()
     alone, page = cell_page(cell_view()), cell_page(cell_view(), shared="../assets")

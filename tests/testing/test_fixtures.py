@@ -11,6 +11,7 @@ import pytest
 from conformance.candidates.description import REFERENCE, CandidateError
 from conformance.history.events import Closed, Delivered, FaultFired, NodeEvent
 from conformance.nodes.contract import NodeError
+from conformance.results.reader import read_cell
 from conformance.run.cell import CellRunner, RecordedRun
 from conformance.run.world import World
 from conformance.scenarios.cells import Cell
@@ -273,6 +274,11 @@ def test_a_scenario_without_a_clock_has_the_first_one_that_suits_the_candidate(r
     file.write_text(OWN_TIMERS, "utf-8")
     (result,) = run_scenario(file, "exec:reference")
     assert result.verdicts[0].sentence == "the server's own timers cannot be scaled"
+    assert read_cell(result.file).header.clock == "scaled"
+    other = tmp_path / "other.scenario.yaml"
+    other.write_text(OWN_TIMERS.replace("kept-for-its-own-time", "kept-by-another"), "utf-8")
+    (result,) = run_scenario(other, "reference")
+    assert read_cell(result.file).header.clock == "virtual"
     with pytest.raises(CandidateError, match="--clock virtual: reference is a process of its own"):
         run_scenario(file, "exec:reference", clock="virtual")
 
