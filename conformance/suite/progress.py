@@ -20,7 +20,7 @@ import pytest
 
 from conformance.report.escaping import visible
 from conformance.report.event_text import rounded_duration
-from conformance.results.layout import RUN_FILE, cell_files
+from conformance.results.layout import CELLS_FOLDER, LATE_FOLDER, RUN_FILE, cell_files, slug_of
 from conformance.suite.item import outcome_of
 from conformance.suite.run_directory import is_worker, runs_nothing
 from conformance.verdicts import Outcome
@@ -235,12 +235,23 @@ class ProgressLog(Progress):
         if not (self._directory / RUN_FILE).exists():
             return  # the run has not begun, or only Python tests have run so far
         with self._lock:
-            begun = len(cell_files(self._directory))
-            so_far = f"[{rounded_duration(int(time.monotonic() - self._began))}] {begun} of {self._planned or '?'} cells begun; reported: "
+            begun = count_begun(self._directory, self._planned)
+            so_far = f"[{rounded_duration(int(time.monotonic() - self._began))}] {begun}; reported: "
             column = self._terminal._tw.width_of_current_line
             fresh = "\n" if column not in (0, self._column) else ""  # pytest does not know that the last line has ended
             self._column = column
             self._write(f"{fresh}{so_far}{status_line(self._state(), _LOG_WIDTH - len(so_far))}\n")
+
+
+def count_begun(run_dir: Path, planned: int) -> str:
+    """Return how many cells of a run have begun, in words: `7 of 10 cells begun, 2 of them wait to be run again alone`.
+
+    The latter were late; their first attempts are in the folder `late`. `planned` is 0 if it is not known yet.
+    """
+    begun, late = ({slug_of(path) for path in cell_files(run_dir, folder)} for folder in (CELLS_FOLDER, LATE_FOLDER))
+    waiting = len(late - begun)
+    again = f", {waiting} of them wait{'s' * (waiting == 1)} to be run again alone" if waiting else ""
+    return f"{len(begun | late)} of {planned or '?'} cells begun{again}"
 
 
 def show_progress(config: pytest.Config, running_cells: Callable[[], Collection[str]], directory: Path) -> None:

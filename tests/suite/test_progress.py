@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.suite.progress import Progress, ProgressState, status_line
+from conformance.suite.progress import Progress, ProgressState, count_begun, status_line
 from conformance.verdicts import Outcome
 from tests.suite.helpers import ROOT, command, conformance_command, environment
 
@@ -112,6 +112,16 @@ def screen(written: str) -> list[str]:
                     lines[row] = ""
         lines += [""] * (row + 1 - len(lines))
     return lines
+
+
+def test_cells_that_are_to_be_run_again_have_begun_and_wait(tmp_path: Path) -> None:
+    assert count_begun(tmp_path, 0) == "0 of ? cells begun"
+    for path in ("cells/a.jsonl", "cells/b.jsonl.gz", "late/b.jsonl.gz", "late/c.jsonl"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).touch()
+    assert count_begun(tmp_path, 5) == "3 of 5 cells begun, 1 of them waits to be run again alone"
+    (tmp_path / "late/d.jsonl.gz").touch()
+    assert count_begun(tmp_path, 5) == "4 of 5 cells begun, 2 of them wait to be run again alone"
 
 
 LOGGED = """
