@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-NAMED = sorted(set(re.findall(r"`([\w.*-]+(?:/[\w.*-]*)+|\w+\.(?:py|toml))`", PAGE)))
+NAMED = sorted(set(re.findall(r"`([\w.*-]+(?:/[\w.*-]*)+|\w+\.(?:py|toml|yaml|md|ini))`", PAGE)))
 """Paths from the package or from the root of the project."""
 
 

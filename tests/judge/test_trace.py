@@ -231,11 +231,13 @@ def test_an_expectation_inside_a_repeat_gets_its_worst_outcome(copies: int, seen
 def test_an_expectation_is_judged_on_the_events_before_its_end() -> None:
     made = history("outside > mbx1  m: 250")
     made.step("reached", "1", "expect")
+    add_lines(made, "mbx1 > mbx1-store  m: 250")  # it counts
     made.step("ended", "1", "expect")
-    add_lines(made, "mbx1 > mbx1-store  m: 250")
-    assert any(isinstance(event, Delivered) for event in made.events)
-    found = verdicts(cell(expect("mailbox", of="m", who="bob@corp.test", copies=0)), made)["expect.mailbox"]
-    assert found.outcome is Outcome.PASS
+    add_lines(made, "mbx1 > mbx1-store  m: 250")  # it does not
+    assert sum(isinstance(event, Delivered) for event in made.events) == 2
+    for copies in (0, 1, 2):
+        found = verdicts(cell(expect("mailbox", of="m", who="bob@corp.test", copies=copies)), made)["expect.mailbox"]
+        assert (found.outcome is Outcome.PASS) is (copies == 1)
 
 
 def test_an_empty_history_makes_every_verdict_not_applicable() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nodes.disk_programs import disk_of, layered, on_loop, run, said, trouble
+from tests.nodes.disk_programs import content, disk_of, layered, on_loop, run, said, trouble
 
 TRIES = "import os, sys, errno\ntry:\n    with open(sys.argv[1] + '/new', 'w') as f: f.write('x' * 5000)\n" \
     "    print('written')\nexcept OSError as e: print(os.strerror(e.errno))"  # fmt: skip
@@ -88,12 +88,15 @@ def test_a_healed_read_only_disk_is_writable_after_it_is_mounted_again(tmp_path:
     async def test() -> None:
         disk = disk_of(tmp_path, "read-only")
         await disk.mount()
+        assert said(disk, TRIES, tmp_path) == "written"
         assert await disk.apply(trouble("read-only"), 0) == "Read-only file system"
         assert said(disk, TRIES, tmp_path) == "Read-only file system"
         assert disk.needs_restart_to_heal(trouble("read-only"))
         await disk.heal(trouble("read-only"))
         await disk.mount()
         assert said(disk, TRIES, tmp_path) == "written"
+        assert content(disk, tmp_path) == {"new": "x" * 5000}
+        assert not (tmp_path / "data" / "new").exists(), "it is on the disk"
         await disk.close()
 
     run(test)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance.nodes.configuration import Wiring, render
+from conformance.parameters import LISTENER_LIMITS, TIME_PARAMETERS
 from conformance.reference.config import DEFAULT_TIMES, ConfigurationError, parse_configuration
 from conformance.reference.routing.next_hop import find_next_hop
 from conformance.scenarios.fixtures import load_topology
@@ -61,6 +62,7 @@ def test_an_omitted_time_is_the_documented_default_divided_by_the_scale():
     assert config.transport.MessageRetryInterval == 1
     assert config.transport.ShadowHeartbeatFrequency == 2
     assert config.transport.ShadowHeartbeatTimeoutInterval == 5
+    assert DEFAULT_TIMES.keys() == TIME_PARAMETERS - set(LISTENER_LIMITS[""])
     omitted = DEFAULT_TIMES.keys() - {"MessageRetryInterval"}
     assert {name: getattr(config.transport, name) for name in omitted} == {
         name: DEFAULT_TIMES[name] / 60 for name in omitted

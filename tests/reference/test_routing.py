@@ -43,6 +43,8 @@ def test_the_cheaper_route_wins_though_it_has_more_hops():
 def test_at_equal_cost_the_route_with_fewer_hops_wins():
     known = links(("A", "B", 10), ("B", "C", 10), ("C", "Z", 10), ("B", "Z", 20))
     assert least_cost_path(known, "A", "Z") == ("A", "B", "Z")
+    late = links(("A", "B", 10), ("B", "C", 10), ("C", "Z", 10), ("A", "D", 25), ("D", "Z", 5))
+    assert least_cost_path(late, "A", "Z") == ("A", "D", "Z"), "though the longer one is lower, and found first"
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -145,9 +145,9 @@ def test_a_status_part_in_a_mixed_multipart_is_a_report_too() -> None:
     ],
 )
 def test_a_journal_report_is_parsed_for_its_message(body: bytes) -> None:
-    head = b'X-MS-Journal-Report:\r\nContent-Type: multipart/mixed; boundary="j"\r\n\r\n--j\r\n'
+    head = b'Message-ID: <j@x>\r\nX-MS-Journal-Report:\r\nContent-Type: multipart/mixed; boundary="j"\r\n\r\n--j\r\n'
     found = digest(head + body + b"\r\n--j--\r\n")
-    assert (found.report, found.about) == ("journal", "m-2@x")
+    assert (found.report, found.about, found.message_id) == ("journal", "m-2@x", "j@x")
 
 
 @pytest.mark.parametrize(
