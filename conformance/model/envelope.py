@@ -27,7 +27,7 @@ from conformance.model.resending import is_resending_requested
 from conformance.model.rules import rule
 from conformance.trace.context import is_relay_only
 from conformance.trace.finding import Finding
-from conformance.trace.sessions import Transaction, parse_path
+from conformance.trace.sessions import Transaction, decode_xtext, parse_path
 
 _OFFERED_BY = {
     "NOTIFY": "DSN",
@@ -178,7 +178,7 @@ def _parameters_to_pass_on(line: str, offered: frozenset[str]) -> frozenset[str]
         keyword = _OFFERED_BY.get(name)
         if keyword is None or keyword not in offered or (name, value.upper()) == ("BODY", "7BIT"):
             continue
-        if name == "ORCPT" and value.partition(";")[2].casefold() == parse_path(line).casefold():
+        if name == "ORCPT" and decode_xtext(value).partition(";")[2].casefold() == parse_path(line).casefold():
             continue
         if name == "NOTIFY":
             value = ",".join(sorted(value.upper().split(",")))

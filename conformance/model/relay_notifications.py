@@ -30,12 +30,11 @@ from conformance.model.reports import may_be_under_way, was_refused_a_report
 from conformance.model.resending import is_resending_requested
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding
-from conformance.trace.sessions import Transaction, parse_path
+from conformance.trace.sessions import Transaction, decode_xtext, parse_path
 
 _MAIL, _RCPT = ("RET", "ENVID"), ("NOTIFY", "ORCPT")
 _SUCCESSES = frozenset({"delivered", "relayed", "expanded"})
 _ANY = re.compile(r" (?:NOTIFY|ORCPT|RET|ENVID)=", re.IGNORECASE)
-_XTEXT = re.compile(r"\+([0-9A-F]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +378,6 @@ def _decoded(value: str) -> str:
 
     Blanks around the type and the address are dropped; without a `;` the text is no typed address and stays as it is.
     """
-    text = _XTEXT.sub(lambda match: chr(int(match[1], 16)), value)
+    text = decode_xtext(value)
     kind, semicolon, address = text.partition(";")
     return f"{kind.strip().lower()};{address.strip()}" if semicolon else text

@@ -178,6 +178,7 @@ class PythonNode(NodeBase, kind="python"):
         except Exception as error:  # the node is foreign code: whatever it raises is its own failure
             raise self._failed("stop", error) from error
         self._node = None
+        self._freeze(False)  # the next start is that of a server that is not paused
         return 0 if node.failure is None else 1
 
     async def kill(self) -> None:
@@ -190,6 +191,8 @@ class PythonNode(NodeBase, kind="python"):
             await node.kill()
         except Exception as error:  # the node is foreign code: whatever it raises is its own failure
             raise self._failed("kill", error) from error
+        finally:
+            self._freeze(False)  # the next start is that of a server that is not paused
 
     async def wipe(self) -> None:
         """Delete the data directory of a node that is down, if there is one.

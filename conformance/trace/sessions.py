@@ -22,6 +22,7 @@ client keeps a shadow, whose discard status it queries later (2010)."""
 LAST_CHUNK = re.compile(r"BDAT [0-9]{1,12} LAST\s*", re.IGNORECASE)
 """The command of the chunk that ends a content (RFC 3030 2); the reply to it is the final reply."""
 
+_XTEXT = re.compile(r"\+([0-9A-Fa-f]{2})")
 _ENDS_TRANSACTION = frozenset({"RSET", "EHLO", "HELO", "LHLO", "QUIT"})
 
 
@@ -238,6 +239,11 @@ def _parse_keywords(lines: tuple[str, ...]) -> frozenset[str]:
     """Return the keywords of a reply to EHLO or LHLO, given by the texts of its lines, in capitals, without their parameters."""
     # the first line has the server's name
     return frozenset(line.split(" ")[0].upper() for line in lines[1:])
+
+
+def decode_xtext(value: str) -> str:
+    """Return xtext (RFC 3461 4), the value of ORCPT and ENVID, as the text that it stands for."""
+    return _XTEXT.sub(lambda match: chr(int(match[1], 16)), value)
 
 
 def parse_path(line: str) -> str:

@@ -173,6 +173,16 @@ class SmtpClient:
             return False
         return not self._writer.is_closing() and not self._reader.at_eof()
 
+    async def has_unread_octets(self) -> bool:
+        """Whether the server has sent what was not asked for, such as 421 before it ended the session, or the connection broke.
+
+        Consumes an octet of it, so the session cannot go on: its next reply would not be that to the next command.
+        """
+        try:
+            return self._reader is not None and await has_unread_octets(self._reader)
+        except OSError:
+            return True
+
     async def open(self) -> None:
         """Connect, wait for the greeting, and do what the identity asks for before mail: EHLO, STARTTLS, AUTH, XSHADOW.
 

@@ -257,6 +257,11 @@ class FaultInjector:
             return ContentPart(part.raw[:at], part.stuffed)
         due = _first_due(armed for armed in near if armed.offset == start and armed.note_reached(content))
         if due is not None:
+            later = [armed.offset - start for armed in near if armed.offset > start]
+            if later:  # what this fault lets pass must not carry the octets behind the next offset with it
+                at = min(later)
+                lane.requeue(ContentPart(part.raw[at:], part.stuffed), max(0, skip - at), examined=False)
+                part, skip = ContentPart(part.raw[:at], part.stuffed), min(skip, at)
             return apply(self._context(due, relay, lane), part, skip)
         lane.requeue(part, skip, examined=False)
         return None

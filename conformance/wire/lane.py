@@ -258,18 +258,24 @@ class Lane:
             self.pace = None
         self.release("pace")
 
-    def discard_all(self) -> None:
-        """Discard what is queued, throttled or kept for merging, and everything that arrives from now on.
+    def discard_all(self, *, keeps_end: bool = False) -> None:
+        """Discard what is queued, throttled or kept for merging, and all octets that arrive from now on.
 
-        The source is read again, so that its end is noticed.
+        An end of the stream that is queued is discarded too, unless `keeps_end`. The source is read again, so that its end is
+        noticed.
         """
+        ends = [one for one in self._queue if keeps_end and isinstance(one[0], EndOfStream)]
         self.discarding = True
         if self._timer is not None:
             self._timer.cancel()
-        self._queue.clear()
+            self._timer = None
+        self._holds.discard("pace")  # the timer would have released it
+        self.pace = None
+        self._queue = deque(ends)
         self._throttled.clear()
         self._merging.clear()
         self._queued = 0
+        self.process_queue()
         self.source.release_reading("queue")
 
     def detach(self) -> None:

@@ -179,11 +179,12 @@ class Link:
     def allow_dialling(self, relay: Relay, hold: str) -> None:
         """Remove one of a relay's holds on dialling, and dial the server if it was the last and the session has not ended.
 
-        Nothing happens if the relay has no such hold.
+        The server is not dialled where a fault plays it: the session has its name already then. Nothing happens if the relay has
+        no such hold.
         """
         if hold in relay.dial_holds:
             relay.dial_holds.discard(hold)
-            if not relay.dial_holds and not relay.ended:
+            if not relay.dial_holds and not relay.ended and not relay.name:
                 self._dial(relay)
 
     def refuse(self, relay: Relay, reason: str, *, fin: bool = False) -> None:

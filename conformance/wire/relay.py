@@ -250,10 +250,10 @@ class Relay:
     def mute(self) -> None:
         """Discard all octets of both directions from now on, queued ones included, and leave the connections open.
 
-        A FIN or RST that comes later still passes.
+        A FIN or RST still passes, whether it has come or comes later.
         """
-        self.to_server.discard_all()
-        self.to_client.discard_all()
+        self.to_server.discard_all(keeps_end=True)
+        self.to_client.discard_all(keeps_end=True)
 
     def inject_reply(self, pending: PendingReply, octets: bytes) -> None:
         """Give a reply (without its last CRLF) in the server's place, after the replies that are due before it."""

@@ -132,7 +132,7 @@ class Sender:
         """
         progress = _Progress()
         try:
-            if not self.usable:
+            if not self.usable or await self._client.has_unread_octets():
                 await self.close()
                 await self._client.open()
             return await self._transmit(transmission, progress)

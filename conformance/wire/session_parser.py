@@ -210,7 +210,7 @@ class SessionParser:
         """Return the reply to forward in place of one just received, and parse the client's next octets as it requires.
 
         `octets` are the new reply without the last CRLF. The parser's state changes only for a reply to DATA (content
-        follows 354 only) or STARTTLS (TLS follows 220 only).
+        follows 354 only), STARTTLS (TLS follows 220 only) or AUTH (a response follows 3yz only).
         """
         code, lines = parse_substitute(octets)
         if reply.pending is not None and reply.pending.verb == "DATA":
@@ -218,6 +218,8 @@ class SessionParser:
             self._line_start = True
         elif reply.pending is not None and reply.pending.verb == "STARTTLS":
             self.secured = code == 220
+        elif reply.pending is not None and reply.pending.verb == "AUTH":
+            self._in_auth = code // 100 == 3
         return make_reply(octets + b"\r\n", code, lines, reply.pending)
 
     def _next_client_units(self) -> list[ClientUnit] | None:

@@ -21,9 +21,14 @@ from tests.judge.history import History
 
 def judged(waited: float | None, tolerance: float = 0.0, **line: Any) -> tuple[Outcome, str]:
     """Return what comes of a talk of one line whose reply came `waited` seconds after it."""
-    topology = Topology(name="one", servers=(Server(name="mbx1", site="Here"),))
     unsaid = {"say": "MAIL FROM:<> SIZE=1", "code": 552, "within": "0s", "where": "SIZE"}
     lines = [unsaid, {"wait": "15s", "code": 421, **line}]
+    return judged_lines(lines, TalkExchange(said="", code=421, waited=waited), tolerance=tolerance)
+
+
+def judged_lines(lines: list[dict[str, Any]], *exchanges: TalkExchange, tolerance: float = 0.0) -> tuple[Outcome, str]:
+    """Return what comes of a talk of these lines, and of the exchanges that were recorded of it."""
+    topology = Topology(name="one", servers=(Server(name="mbx1", site="Here"),))
     action = Talk.model_validate({"as": "idler", "to": "mbx1", "lines": lines})
     expected = Expect(verb="conversation", expectation=ConversationExpected(conversation="idler"))
     cell = Cell(
@@ -34,7 +39,7 @@ def judged(waited: float | None, tolerance: float = 0.0, **line: Any) -> tuple[O
     history = History(topology)
     history.add(
         ev.Talked, conversation="idler", client="outside", server="mbx1", listener="frontend", session=None,
-        exchanges=(TalkExchange(said="", code=421, waited=waited),),
+        exchanges=exchanges,
     )  # fmt: skip
     history.step("reached", "2", "expect")
     history.step("ended", "2", "expect")
@@ -56,6 +61,27 @@ def test_a_reply_that_comes_minutes_later_is_a_violation() -> None:
     outcome, sentence = judged(540.0, within="5s")
     assert outcome is Outcome.FAIL
     assert "421 came 9m after the wait before it, not within 5s" in sentence
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"octets": r"NOOP\r\n", "where": "PIPELINING", "code": 250}, r"NOOP\r\n"),
+        ({"say": "AUTH PLAIN AGEAYg==", "where": "AUTH", "code": 250}, "AUTH PLAIN (redacted)"),
+        ({"say": "MAIL FROM:<> SIZE=1", "where": "SIZE", "code": 250}, "MAIL FROM:<> SIZE=1"),
+    ],
+    ids=["octets", "redacted", "a line"],
+)
+def test_a_bound_is_that_of_its_line_behind_one_that_was_sent_where_a_keyword_was_offered(
+    line: dict[str, Any], said: str
+) -> None:
+    last = {"wait": "4m", "code": 421, "within": "5s"}
+    sent = TalkExchange(said=said, code=250, waited=6.0)
+    assert judged_lines([line, last], sent, TalkExchange(said="", code=421, waited=0.0))[0] is Outcome.PASS
+    outcome, sentence = judged_lines([line, last], sent, TalkExchange(said="", code=421, waited=540.0))
+    assert outcome is Outcome.FAIL
+    assert "421 came 9m after the wait before it" in sentence
+    assert judged_lines([{**line, "within": "5s"}, last], sent)[0] is Outcome.FAIL
 
 
 def test_every_421_that_the_corpus_waits_for_has_an_upper_bound() -> None:

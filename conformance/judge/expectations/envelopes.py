@@ -19,7 +19,7 @@ from conformance.judge.checks import expectation_check
 from conformance.scenarios.expectations import SameContentExpected
 from conformance.trace.context import ExpectationContext
 from conformance.trace.finding import Finding
-from conformance.trace.sessions import Transaction, parse_path
+from conformance.trace.sessions import Transaction, decode_xtext, parse_path
 
 _DSN, _EIGHT_BITS, _UTF8 = "DSN", "8BITMIME", "SMTPUTF8"
 _KEYWORDS = {"RET": _DSN, "ENVID": _DSN, "NOTIFY": _DSN, "ORCPT": _DSN, "BODY": _EIGHT_BITS, "SMTPUTF8": _UTF8}
@@ -126,7 +126,9 @@ def _normalized_parameters(text: str, path: str) -> Iterator[tuple[str, str]]:
                 yield "BODY", value.upper()
             case "SMTPUTF8":
                 yield "SMTPUTF8", "yes"
-            case "ORCPT" if value.lower() != f"rfc822;{path}".lower():  # a relay may add that (RFC 3461 4.2)
+            case "ORCPT" if (
+                decode_xtext(value).lower() != f"rfc822;{path}".lower()
+            ):  # a relay may add that (RFC 3461 4.2)
                 yield "ORCPT", value
             case "ENVID":
                 yield "ENVID", value

@@ -12,12 +12,14 @@ Violations of `explaining_kinds` are listed before the failures that may follow 
 `context.slack` seconds, the clock's tolerance.
 """
 
+import re
 from collections.abc import Sequence
 
 from conformance.history.events import Attempt, MessageMade, Talked
+from conformance.history.secrets import REDACTED
 from conformance.judge.checks import expectation_check
 from conformance.scenarios.expectations import ClosedExpected, ConversationExpected, ReplyExpected, WithheldExpected
-from conformance.scenarios.steps.talking import Talk
+from conformance.scenarios.steps.talking import Line, Talk
 from conformance.trace.context import ExpectationContext
 from conformance.trace.finding import Finding, ViolationKind, format_seconds
 from conformance.trace.sessions import Session
@@ -188,7 +190,7 @@ def _check_reply_times(finding: Finding, context: ExpectationContext, event: Tal
     talks = [step.action for step in context.cell.all_steps if isinstance(step.action, Talk)]
     lines = list(next((talk.lines for talk in talks if talk.name == event.conversation), ()))
     for exchange in event.exchanges:
-        while lines and lines[0].where is not None and lines[0].say != exchange.said:
+        while lines and lines[0].where is not None and not _is_of_line(exchange.said, lines[0]):
             del lines[0]
         if not lines:
             return
@@ -200,6 +202,12 @@ def _check_reply_times(finding: Finding, context: ExpectationContext, event: Tal
             f"{exchange.said or 'the wait before it'}, not within {format_seconds(line.within)}",
             event.n,
         )
+
+
+def _is_of_line(said: str, line: Line) -> bool:
+    """Return whether an exchange with these words (`TalkExchange.said`) may be that of a line; its secrets are redacted there."""
+    text = line.say or line.octets or (f"({line.message})" if line.message else "")
+    return re.fullmatch(".*".join(map(re.escape, said.split(REDACTED))), text, re.DOTALL) is not None
 
 
 @expectation_check(ClosedExpected)

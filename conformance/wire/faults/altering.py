@@ -8,13 +8,14 @@ connection gets its link.
 
 from dataclasses import replace
 
+from conformance.history.secrets import REDACTED
 from conformance.wire.faults.handlers import FaultContext, on_connection, on_unit
 from conformance.wire.lines import TEXT
 from conformance.wire.link import Link
 from conformance.wire.units import CommandLine, ContentEnd, ContentPart, Unit, WholeReply
 
-_GO_AHEAD = (354, 220)
-"""Replies to DATA and STARTTLS after which both parties leave the mode of commands: both must have received the same."""
+_GO_AHEAD = (354, 220, 334)
+"""Replies to DATA, STARTTLS and AUTH after which both parties leave the mode of commands: both must have received the same."""
 
 
 @on_unit("garble")
@@ -56,19 +57,22 @@ def _substitute_reply(context: FaultContext, unit: Unit, skip: int) -> Unit | No
     match unit:
         case WholeReply():
             instead = relay.parser.replace_reply(unit, reply)  # the parser goes on as the client will
-            if unit.to in ("DATA", "STARTTLS") and (unit.code in _GO_AHEAD) != (instead.code in _GO_AHEAD):
+            if unit.to in ("DATA", "STARTTLS", "AUTH") and (unit.code in _GO_AHEAD) != (instead.code in _GO_AHEAD):
                 relay.to_client.forward(instead)
+                relay.to_client.flush_throttled()  # `drop_server` would discard the rest of it
                 relay.drop_server()
                 return None
             return instead
         case CommandLine():
             relay.record_unit(context.lane, unit)
-            relay.answer_command(unit, reply)
-            if unit.verb in ("DATA", "STARTTLS") and reply[:1] in b"23":
+            if _is_mode_unknown_to_server(unit, reply):
+                unit.pending.substitute = reply  # not queued before `drop_server`, which discards what is queued
                 relay.drop_server()
+            else:
+                relay.answer_command(unit, reply)
             return None
         case ContentEnd():
-            relay.inject_reply(unit.pending, reply)
+            unit.pending.substitute = reply
             relay.drop_server()
             return None
         case _:
@@ -85,6 +89,16 @@ def _greet_in_place_of_server(context: FaultContext, link: Link) -> None:
     context.record_fired(f"at connect: {context.fault.reply}")
     context.relay.to_server.release("connecting")  # held until the server is reached
     context.relay.drop_server(pending_reply=_octets(context.fault.reply))
+
+
+def _is_mode_unknown_to_server(unit: CommandLine, reply: bytes) -> bool:
+    """Return whether the client leaves the mode of commands, or stays in it, by a reply that the server does not know of.
+
+    That is content after DATA, TLS after STARTTLS, and the response to AUTH, which is itself such a unit with a redacted line.
+    """
+    if unit.verb == "AUTH":
+        return reply[:1] == b"3" or unit.line == REDACTED
+    return unit.verb in ("DATA", "STARTTLS") and reply[:1] in b"23"
 
 
 def _octets(reply: str | None) -> bytes:

@@ -1,0 +1,114 @@
+"""Two faults in one session, and replies to AUTH that the server does not know of."""
+
+import pytest
+
+from conformance.history.events import Command, FaultFired
+from conformance.scenarios.steps.breaking import Fault
+from tests.wire.peers import BODY, MiniServer, World, run
+
+
+def arm(world: World, name: str, **fields: object) -> None:
+    world.links.arm(Fault.model_validate({"as": name, "from": "a", "to": "b", **fields}))
+
+
+MAIL = b"MAIL FROM:<alice@outside.test> SIZE=296\r\n"
+
+
+class AuthServer(MiniServer):
+    """A MiniServer that asks for a response to AUTH."""
+
+    def data_received(self, data: bytes) -> None:
+        if data.startswith(b"AUTH"):
+            self.reads.append(data)
+            self.write(b"334 VXNlcm5hbWU6\r\n")
+        else:
+            super().data_received(data)
+
+
+@pytest.mark.parametrize(
+    ("fault", "answer"),
+    [
+        ({"does": "replace", "when": "after", "reply": "535 5.7.8 refused"}, b"535 5.7.8 refused\r\n"),
+        ({"does": "answer", "reply": "334 VXNlcm5hbWU6"}, b"334 VXNlcm5hbWU6\r\n"),
+    ],
+)
+def test_a_command_after_a_reply_to_auth_that_the_server_does_not_know_of_is_no_secret(
+    monkeypatch: pytest.MonkeyPatch, fault: dict[str, str], answer: bytes
+) -> None:
+    monkeypatch.setattr("tests.wire.peers.MiniServer", AuthServer)
+
+    async def test(world: World) -> None:
+        arm(world, "f", at="AUTH", **fault)
+        client = await world.connect_greeted()
+        await client.exchange(b"AUTH LOGIN\r\n", answer)
+        if answer.startswith(b"334"):
+            await client.exchange(b"c2VjcmV0\r\n", b"421 ")
+        else:
+            await client.exchange(MAIL, b"421 ")
+        assert await client.wait_closed() == "fin"
+        other = await world.connect_greeted()
+        await other.exchange(MAIL, b"250 2.0.0 MAIL\r\n")
+        assert world.events(Command)[-1].line == MAIL.decode().rstrip()
+        assert "c2VjcmV0" not in str(world.recorder.events)
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reply"),
+    [
+        ({"does": "answer", "at": "DATA", "reply": "354 go on"}, b"354 go on\r\n"),
+        (
+            {"does": "replace", "at": "DATA", "when": "after", "reply": "451 4.3.0 a rather long text, later"},
+            b", later\r\n",
+        ),
+    ],
+)
+def test_a_throttled_client_gets_the_whole_substitute_of_a_reply(fault: dict[str, str], reply: bytes) -> None:
+    async def test(world: World) -> None:
+        world.convert_duration = lambda seconds: seconds
+        arm(world, "slow", does="throttle", at="connect", rate=2000)
+        arm(world, "substitute", **fault)
+        client = await world.connect()
+        await client.wait_for(b"220 mini\r\n")
+        await client.exchange(b"MAIL FROM:<x@y>\r\n", b"250 2.0.0 MAIL\r\n")
+        await client.exchange(b"DATA\r\n", reply)
+        assert await world.server.wait_closed() == "reset"
+
+    run(test)
+
+
+def test_the_end_of_a_muted_client_passes_though_it_was_throttled() -> None:
+    async def test(world: World) -> None:
+        world.convert_duration = lambda seconds: seconds
+        arm(world, "slow", does="throttle", at="connect", rate=2000)
+        arm(world, "quiet", does="mute", at="MAIL", when="after")
+        client = await world.connect()
+        await client.wait_for(b"220 mini\r\n")
+        client.write(b"MAIL FROM:<x@y>\r\n")
+        await world.server.wait_for(b"MAIL")
+        client.transport.write_eof()
+        assert await world.server.wait_closed() == "fin"
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [{"does": "delay", "lasting": 1}, {"does": "stall", "lasting": 1}, {"does": "garble"}, {"does": "split"},
+     {"does": "throttle", "rate": 50}],
+    ids=lambda fields: fields["does"],
+)  # fmt: skip
+def test_a_fault_at_a_later_offset_of_a_content_acts_behind_an_earlier_one(first: dict[str, object]) -> None:
+    async def test(world: World) -> None:
+        arm(world, "one", at="body", offset=3, **first)
+        arm(world, "two", at="body", offset=12, does="drop")
+        client = await world.connect_greeted()
+        await client.exchange(b"MAIL FROM:<x@y>\r\n", b"250 2.0.0 MAIL\r\n")
+        await client.exchange(b"DATA\r\n", b"354 ")
+        client.write(BODY + b".\r\n")
+        assert await world.server.wait_closed() == "fin"
+        assert [event.fault for event in world.events(FaultFired)] == ["one", "two"]
+        assert len(world.server.octets.partition(b"DATA\r\n")[2]) == 12
+
+    run(test)
