@@ -234,6 +234,10 @@ class NodeConfiguration(_StrictModel):
         scale = document.get("scale", REAL_TIME)
         if not isinstance(scale, int | float) or isinstance(scale, bool) or not scale > 0:
             return document  # validation refuses `scale` by name
+        try:
+            scale = float(scale)
+        except OverflowError:
+            return document  # an integer above all floats, which validation refuses too
         listeners, transport = document.get("listeners"), document.get("transport", {})
         defaults = EDGE_LIMITS if document.get("role") == "edge" else DEFAULT_LIMITS
         limits = {name: default / scale for name, default in defaults.items()}
@@ -365,6 +369,6 @@ def _format_problem(location: tuple[int | str, ...], message: str) -> str:
 
     An error of the whole document has an empty location: the line is the message alone.
     """
-    where = ".".join(map(str, location))
+    where = ".".join(map(str, location)).replace("\n", " ")
     message = message.removeprefix("Value error, ").replace("\n", " ")
     return f"{where}: {message}" if where else message

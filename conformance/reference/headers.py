@@ -58,9 +58,15 @@ def header_only(content: bytes) -> bytes:
     return content[: _header_end(content)]
 
 
+_LAST_SECOND = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
+
+
 def format_date(at: float) -> str:
-    """Return a time (POSIX seconds) as an RFC 5322 date in UTC."""
-    return format_datetime(datetime.fromtimestamp(at, UTC))
+    """Return a time (POSIX seconds) as an RFC 5322 date in UTC.
+
+    A later one than the year 9999 becomes its last second: a Date field with a zone west of UTC may be later.
+    """
+    return format_datetime(datetime.fromtimestamp(min(at, _LAST_SECOND), UTC))
 
 
 def trace_field(*, helo: str, peer: str, by: str, protocol: str, message_id: str, at: float) -> bytes:

@@ -38,6 +38,7 @@ class Journaling(Component):
                 reverse_path="",
                 recipients=(Recipient(journal.recipient),),
                 body="" if content.isascii() else "8BITMIME",
+                smtputf8=not journal.recipient.isascii(),
             ),
             message_id=host.identity.new_id(),
             since=host.now(),
@@ -62,7 +63,7 @@ class Journaling(Component):
         eight_bit = [] if content.isascii() else ["Content-Transfer-Encoding: 8bit"]
         lines = [
             f"From: <postmaster@{server}>",
-            f"To: <{recipient}>",
+            f"To: <{printable(recipient)}>",
             f"Subject: {subject}",
             f"Date: {format_date(message.since if message.submitted is None else message.submitted)}",
             f"Message-ID: <{key}@journal.report>",

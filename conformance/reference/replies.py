@@ -51,6 +51,23 @@ class Reply:
         return self.enhanced or "5.0.0"
 
 
+MAX_LINE = 510
+"""The most octets of a line of a reply, without its end (RFC 5321 4.5.3.1.5)."""
+
+
+def reply_line(reply: Reply) -> str:
+    """Return a reply as one line of ASCII, of `MAX_LINE` octets at most, with an enhanced status code; it may be another server's."""
+    line = add_enhanced_code(" ".join(str(reply).split("\n")))
+    return "".join(c if " " <= c <= "~" else "?" for c in line)[:MAX_LINE]
+
+
+def id_in_reply(internet_id: str | None, other: str) -> str:
+    """Return the Message-ID for the text of a reply; `other` if there is none, or it is not printable ASCII or too long for a line."""
+    if internet_id is None or len(internet_id) > 400 or not all(" " <= c <= "~" for c in internet_id):
+        return other
+    return internet_id
+
+
 NO_ROOM = Reply(452, "4.3.1", "insufficient system storage")
 
 

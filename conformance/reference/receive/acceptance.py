@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from conformance.reference.headers import is_looping, trace_field
 from conformance.reference.host import Component
 from conformance.reference.message import Envelope, Message, Recipient, new_message
-from conformance.reference.replies import NO_ROOM, Reply
+from conformance.reference.replies import NO_ROOM, Reply, id_in_reply
 from conformance.reference.storage.database import NoRoom
 
 _LOOP = Reply(554, "5.4.6", "the message has been through too many servers")
@@ -95,7 +95,7 @@ class Acceptance(Component):
 
     def acknowledgement_reply(self, message: Message) -> Reply:
         """Return the reply 250 to a message, with its Message-ID or, if it has none, this server's id of it."""
-        return Reply(250, "2.6.0", f"<{message.internet_id or message.message_id}> Queued mail for delivery")
+        return Reply(250, "2.6.0", f"<{id_in_reply(message.internet_id, message.message_id)}> Queued mail for delivery")
 
     async def deliver_to_mailboxes(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> list[Reply]:
         """Deliver a message from another server of the boundary into mailboxes hosted here; return one reply for each recipient, in order.

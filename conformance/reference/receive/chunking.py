@@ -14,9 +14,14 @@ _PART = 64 * 1024
 
 
 class Chunking(FastSMTP):
-    """The part of a session that takes BDAT. `_chunks` has the octets of the transaction so far, None before the first chunk."""
+    """The part of a session that takes BDAT. `_chunks` has the octets of the transaction so far, None before the first chunk.
+
+    `_chunk_was_too_much`: a chunk of the transaction was refused for its size; what the client had sent behind it is dropped
+    (RFC 3030 2).
+    """
 
     _chunks: bytes | None = None
+    _chunk_was_too_much = False
 
     async def smtp_BDAT(self, arg: str | None) -> None:
         """Read a chunk to its end and answer it; after the last one accept or refuse the message.
@@ -36,7 +41,7 @@ class Chunking(FastSMTP):
             self._close()
             return
         if refusal is not None:
-            self.forget_chunks()
+            self._chunks = None
             await self.push(refusal)
         elif not last:
             await self.push(f"250 2.0.0 {size} octets")
@@ -46,7 +51,7 @@ class Chunking(FastSMTP):
     async def take_chunk(self, size: int) -> str | None:
         """Read a chunk of `size` octets and keep it; return None, or the reply that refuses it, in which case its octets are dropped.
 
-        It is refused if no recipient has been accepted (503) or the message gets too large (552). Raises IncompleteReadError if
+        It is refused if no recipient has been accepted (503), the message gets too large (552), or was too large before (503). Raises IncompleteReadError if
         the client leaves before the end of the chunk.
         """
         assert self.envelope is not None
@@ -54,8 +59,11 @@ class Chunking(FastSMTP):
         refusal = None
         if not self.envelope.rcpt_tos:
             refusal = "503 5.5.1 need RCPT command"
+        elif self._chunk_was_too_much:
+            refusal = "503 5.5.1 a chunk was refused"
         elif self.data_size_limit and kept + size > self.data_size_limit:
             refusal = "552 5.3.4 Error: Too much mail data"
+            self._chunk_was_too_much = True
         if refusal is not None:
             await self.skip_chunk(size)
             return refusal
@@ -79,12 +87,13 @@ class Chunking(FastSMTP):
         await self.push(status)
 
     def forget_chunks(self) -> None:
-        """Drop the chunks of the mail transaction so far: it has ended, was reset, or a chunk was refused."""
+        """Drop the chunks of the mail transaction so far: it has ended, or was reset."""
         self._chunks = None
+        self._chunk_was_too_much = False
 
     async def smtp_DATA(self, arg: str) -> None:
-        """Refuse DATA amid chunks with 503 (RFC 3030 2), and keep the chunks; else handle it as aiosmtpd does."""
-        if self._chunks is not None:
+        """Refuse DATA amid or behind chunks with 503 (RFC 3030 2), and keep the chunks; else handle it as aiosmtpd does."""
+        if self._chunks is not None or self._chunk_was_too_much:
             await self.push("503 5.5.1 the content comes in chunks")
             return
         await super().smtp_DATA(arg)

@@ -82,6 +82,8 @@ class FastSMTP(PrefixedDir, SMTP):
         self.hostname = hostname
         self.data_size_limit = data_size_limit
         self.command_size_limits = defaultdict(lambda: SMTP.command_size_limit)  # aiosmtpd's is one for all sessions
+        # RET, ENVID, NOTIFY and ORCPT (RFC 3461), SIZE, BODY and SMTPUTF8 lengthen these lines
+        self.command_size_limits.update({"MAIL": 512 + 169, "RCPT": 512 + 543})
         self.tls_context = tls_context
         self._timeout_duration = timeout
         self._authenticator = authenticator
@@ -268,7 +270,7 @@ class FastSMTP(PrefixedDir, SMTP):
         """Refuse an unknown command with 500; at the BOGUS_LIMIT-th (5th) of the session with 502, and close the connection."""
         self._unknown_commands += 1
         if self._unknown_commands < BOGUS_LIMIT:
-            await self.push(f'500 Error: command "{verb}" not recognized')
+            await self.push(f'500 Error: command "{verb[:40]}" not recognized')
         else:
             await self.push("502 5.5.1 Too many unrecognized commands, goodbye.")
             self.transport.close()

@@ -4,6 +4,8 @@ An argument is `FROM:<path> KEY=value ...` or `TO:<path> KEY=value ...` (RFC 532
 parameters that aiosmtpd does not know out of it; aiosmtpd refuses what is left with 555.
 """
 
+import re
+
 MAIL_PARAMETERS = frozenset({"RET", "ENVID", "XSHADOW", "SMTPUTF8"})
 """The parameters of MAIL that the receiver handles itself."""
 
@@ -13,15 +15,24 @@ RCPT_PARAMETERS = frozenset({"NOTIFY", "ORCPT"})
 _NOTIFY_WORDS = frozenset({"SUCCESS", "FAILURE", "DELAY"})
 
 
+_PATH = re.compile(r'(?:[^">]|"(?:\\.|[^"\\])*")*>')
+
+
+def _path_and_rest(arg: str) -> tuple[str, str]:
+    """Split an argument behind the `>` of its path; one in a quoted local part is part of that. Without a `>` all of it is the path."""
+    match = _PATH.match(arg)
+    return (arg, "") if match is None else (match[0], arg[match.end() :])
+
+
 def split_parameters(arg: str) -> tuple[str, dict[str, str]]:
     """Split `FROM:<path> KEY=value ...` into the path with its prefix and the parameters by upper-case key.
 
     A parameter without `=` has the value "". Without a `>` all of `arg` is the path; of a parameter given twice the last value
     counts.
     """
-    path, bracket, rest = arg.partition(">")
+    path, rest = _path_and_rest(arg)
     parameters = (word.partition("=") for word in rest.split())
-    return path + bracket, {key.upper(): value for key, _, value in parameters}
+    return path, {key.upper(): value for key, _, value in parameters}
 
 
 def without_parameters(path: str, parameters: dict[str, str], handled: frozenset[str]) -> str:
@@ -32,7 +43,7 @@ def without_parameters(path: str, parameters: dict[str, str], handled: frozenset
 
 def has_invalid_mail_parameter(arg: str) -> bool:
     """Return whether the argument of MAIL has RET or ENVID twice, or RET with another value than FULL and HDRS (RFC 3461 5.1)."""
-    words = [word.upper().partition("=") for word in arg.partition(">")[2].split()]
+    words = [word.upper().partition("=") for word in _path_and_rest(arg)[1].split()]
     keys = [key for key, _, _ in words if key in ("RET", "ENVID")]
     return len(keys) > len(set(keys)) or any(key == "RET" and value not in ("FULL", "HDRS") for key, _, value in words)
 
@@ -42,7 +53,7 @@ def has_invalid_rcpt_parameter(arg: str) -> bool:
 
     NOTIFY is NEVER, or SUCCESS, FAILURE and DELAY in any selection; ORCPT is a type of address, `;` and the address.
     """
-    words = [word.upper().partition("=") for word in arg.partition(">")[2].split()]
+    words = [word.upper().partition("=") for word in _path_and_rest(arg)[1].split()]
     keys = [key for key, _, _ in words if key in RCPT_PARAMETERS]
     values = {key: value for key, _, value in words}
     notify, (kind, _, address) = values.get("NOTIFY", "NEVER"), values.get("ORCPT", "rfc822;-").partition(";")

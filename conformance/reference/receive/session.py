@@ -32,7 +32,7 @@ from conformance.reference.receive.mail_parameters import (
     without_parameters,
 )
 from conformance.reference.receive.verbs import ListenerName, SessionState
-from conformance.reference.replies import Reply, add_enhanced_code
+from conformance.reference.replies import Reply, add_enhanced_code, reply_line
 
 MARGIN = 5.0
 """Seconds before the end of a session by which its message must have a reply; less if the session is short."""
@@ -222,7 +222,7 @@ class Receiver(Chunking, PeerAuthentication):
         self.session.host_name = name
         self.session_state.greeted = True
         self.session_state.peer = self.identify_peer()
-        offered = [line[4:] for line in responses if "HELP" not in line]  # without the codes
+        offered = [line[4:] for line in responses if line[4:] != "HELP"]  # without the codes
         offered += ["PIPELINING", "ENHANCEDSTATUSCODES", "SMTPUTF8"]
         offered += [] if self.session_state.listener == "delivery" else ["DSN", "CHUNKING"]
         offered += self.verbs.ehlo_keywords()
@@ -311,7 +311,7 @@ class Receiver(Chunking, PeerAuthentication):
             self._reset_timeout()
         if self._shutting_down:
             self.loop.call_soon(self.shut_down)  # after the reply
-        return "\r\n".join(str(reply) for reply in replies)
+        return "\r\n".join(map(reply_line, replies))
 
     async def _accept(self, content: bytes) -> list[Reply]:
         """Decide about a message, and return the replies to it: one, or on the delivery listener one for each recipient (LMTP).

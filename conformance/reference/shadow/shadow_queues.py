@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from conformance.reference.headers import internet_message_id
 from conformance.reference.host import Component
 from conformance.reference.message import Envelope, Message, Recipient, new_message
-from conformance.reference.replies import Reply
+from conformance.reference.replies import Reply, id_in_reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,9 @@ class ShadowKeeping(Component):
         await host.db.commit()
         host.manager.watch(primary)
         host.log.info("%s shadow kept for %s", shadow_id, primary)
-        return Reply(250, "2.6.0", f"<{internet_message_id(content) or shadow_id}> Queued mail for redundancy")
+        return Reply(
+            250, "2.6.0", f"<{id_in_reply(internet_message_id(content), shadow_id)}> Queued mail for redundancy"
+        )
 
     def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
         """Add a copy to the shadow queue, without waiting for the disk, and set the alarm for its expiry (SR-SFN-03)."""
