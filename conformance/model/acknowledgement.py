@@ -13,8 +13,9 @@ describes (`timed=False`: it compares no times). Times are documented seconds, `
 `facts.slack` is by how much a time may miss a bound. A session is *altered* where a fault changed, added or removed octets in it.
 """
 
-from conformance.history.events import FaultArmed, Reply
+from conformance.history.events import Reply
 from conformance.model.facts import Facts
+from conformance.model.relay_loops import is_about_a_loop
 from conformance.model.relaying import Relaying
 from conformance.model.retries import possible_hops
 from conformance.model.rules import rule
@@ -102,11 +103,14 @@ def _find_wrong_end(facts: Facts, given: Transaction, stored: Reply) -> tuple[st
     Wrong are a final reply other than 2yz, 421 or 452, a session that the server closed without a final reply, and an open session
     in which more than `_PROMPT_S` has gone by since `stored`, the reply that shows that a copy is stored. Right are a session that
     closed before `stored` or that the client or the link closed, one in which 421 came after the dot though not as the final
-    reply, and an open session of a server on whose disk a fault was armed at any time.
+    reply, and an open session of a server on whose disk a fault was armed at any time. Right is also 451 of a server on whose disk
+    a fault was in force since MAIL: a local error in processing (RFC 5321 4.2.3). 451 4.4.0 is not: it says that no copy was made.
     """
     if given.replies:
         reply = given.replies[0]
         if reply.code // 100 == 2 or reply.code in _OWN_TROUBLE:
+            return None
+        if reply.code == 451 and reply.enhanced != "4.4.0" and facts.had_disk_trouble(given.server, given.n, reply.n):
             return None
         return f"answered {reply.code}", reply.n
     session = facts.trace.sessions[given.session]
@@ -117,8 +121,7 @@ def _find_wrong_end(facts: Facts, given: Transaction, stored: Reply) -> tuple[st
     if session.closed is not None:
         return ("ended the session without an answer", session.closed.n) if session.closed.by == "server" else None
     waited = facts.end_t - stored.t
-    disk = any(f"{given.server} disk" in armed.links for armed in facts.trace.events_of(FaultArmed))
-    if waited <= _PROMPT_S + facts.slack or disk:
+    if waited <= _PROMPT_S + facts.slack or facts.had_disk_trouble(given.server, -1, facts.end_n):
         return None
     return f"had not answered after {format_seconds(waited)}", stored.n
 
@@ -199,8 +202,8 @@ def second_transmission_taken(facts: Facts) -> Finding:
     """Check that a server of 2013 or later takes a message that it was given before, whole, and did not refuse.
 
     The server may refuse the second transmission as it may refuse any message: it stops (421), has no room (452, 4.3), finds the
-    message too large (552), or can make no copy (4.4.0). Left out are the listener `delivery`, altered sessions, transmissions
-    without a reply, and candidates that do not claim `shadow-2013`.
+    message too large (552), can make no copy (4.4.0), or ends a mail loop (RFC 5321 6.3). Left out are the listener `delivery`,
+    altered sessions, transmissions without a reply, and candidates that do not claim `shadow-2013`.
     """
     finding = Finding("acceptance of a message that is transmitted again")
     for (primary, name), receipts in (
@@ -218,6 +221,7 @@ def second_transmission_taken(facts: Facts) -> Finding:
             finding.occasions += 1
             reply = given.replies[0]
             excused = reply.code in (*_OWN_TROUBLE, 552) or (reply.enhanced or "").startswith(("4.3", "4.4.0"))
+            excused = excused or (is_about_a_loop(reply) and _came_back(facts, name, given))
             if reply.code // 100 in (4, 5) and not excused:
                 finding.add_message_violation(
                     facts.trace.messages[name],
@@ -227,3 +231,12 @@ def second_transmission_taken(facts: Facts) -> Finding:
                     earlier[0].dot_n or 0,
                 )
     return finding
+
+
+def _came_back(facts: Facts, name: str, given: Transaction) -> bool:
+    """Return whether the message `name` came back: the server had passed it on, perhaps over others, to the client of `given`."""
+    reached = {given.server}
+    for t in facts.trace.transactions_of(name):  # in the order of their dots
+        if t.kind != "shadow" and t.dot_n is not None and t.dot_n < given.n and t.client in reached:
+            reached.add(t.server)
+    return given.client in reached and facts.is_tested_server(given.client)

@@ -204,9 +204,12 @@ def _due_if_certain(facts: Facts, due: DueNotification, query: Query) -> DueNoti
 
     Without an event of the primary's node since it was queued, or with reloads alone, it is returned unchanged. After another
     event it is certain only once there was time to queue it anew, and every transmission made again since was accepted in time:
-    what a primary transmits again it did not know to be done.
+    what a primary transmits again it did not know to be done. It is not certain where a fault was in force on the primary's disk
+    since it sent the copy: notifications are kept on disk (SR-MNT-05).
     """
     server = due.copy.primary
+    if facts.had_disk_trouble(server, due.copy.transaction.n, query.n):
+        return None
     events = [event for event in facts.node_events.get(server, ()) if due.n < event.n < query.n]
     if all(event.action == "reloaded" for event in events):
         return due
@@ -229,7 +232,7 @@ def _find_due_notification(facts: Facts, copy: ShadowCopy) -> DueNotification | 
     The primary is done with a recipient when, since it began to send the first copy, next hops have accepted the message for the
     recipient as often as there are stored copies of it; the notification is due from the last of these replies. It is None too
     where the primary may not know of the copy, where redundancy may be off, and where a journal report is due and not surely
-    accepted.
+    accepted, or may be about another message with the same Message-ID.
     """
     name, primary = copy.transaction.message or "", copy.primary
     copies = [one for one in facts.trace.copies_of(name) if one.primary == primary and one.transaction.kind == "shadow"]
@@ -248,7 +251,7 @@ def _find_due_notification(facts: Facts, copy: ShadowCopy) -> DueNotification | 
         ends.append(times[len(copies) - 1])
     if facts.topology.journal is not None:
         reports = [end for end in _replies_to_journal_reports(facts, name) if end is not None]
-        if not reports:
+        if not reports or is_message_id_shared(facts, name):
             return None
         ends.append(min(reports))
     return DueNotification(copy, *max(ends)) if ends else None
@@ -289,17 +292,29 @@ def _done_recipients(facts: Facts, name: str, primary: str) -> Iterator[tuple[st
     """Yield each recipient with whom the primary surely is done, normalized, with number and time as of `_last_reply_if_read`.
 
     The reply accepted the message `name`, or a report about the recipient's failure. A recipient comes once for each such reply.
+    No report counts where another message has the same Message-ID.
     """
     for t in facts.trace.transactions_of(name):
         if t.client == primary and t.kind != "shadow" and (end := _last_reply_if_read(facts, t)) is not None:
             for recipient in facts.context.normalize_addresses(t.accepted_recipients):
                 yield recipient, *end
     message_id = facts.trace.messages[name].message_id
+    if is_message_id_shared(facts, name):
+        return
     for t in facts.compute_once(report_transactions).get(message_id or "", ()):
         assert t.digest is not None
         if t.client == primary and t.digest.action == "failed" and (end := _last_reply_if_read(facts, t)) is not None:
             for recipient in facts.context.normalize_addresses(t.digest.failed):
                 yield recipient, *end
+
+
+def is_message_id_shared(facts: Facts, name: str) -> bool:
+    """Return whether another message of the scenario has the same Message-ID, or none as this one.
+
+    It is not known then which of them a report is about.
+    """
+    message_id = facts.trace.messages[name].message_id
+    return sum(one.message_id == message_id for one in facts.trace.messages.values()) > 1
 
 
 def _last_reply_if_read(facts: Facts, sent: Transaction) -> tuple[int, float] | None:

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from conformance.history.events import Command, CommandRun, ConnectFailed, NodeEvent, StepEvent
+from conformance.model.parameter_changes import ParameterChanges
 from conformance.model.rules import invariant
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, format_seconds
@@ -73,6 +74,7 @@ def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
     (`_is_first_since`). Other transmissions of a holder that has no copy left to promote are not judged.
     """
     finding = Finding("no shadow is transmitted while its primary was reachable and its database the same")
+    changes = ParameterChanges(context)
     for name, message in context.trace.messages.items():
         finding.occasions += sum(copy.transaction.kind == "shadow" for copy in context.trace.copies_of(name))
         rights: dict[str, list[Transaction]] = {}  # each holder's transmissions that were right promotions
@@ -94,7 +96,8 @@ def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
             held = [HeldCopy.from_stored(copy) for copy in copies if copy in left or copy.stored_reply.n > since]
             if not held:
                 continue
-            if any(_may_promote(context, sent, copy) for copy in (*held, *_copies_without_reply(context, name, sent))):
+            possible = (*held, *_copies_without_reply(context, name, sent))
+            if any(_may_promote(context, changes, sent, copy) for copy in possible):
                 right.append(sent)
             else:
                 copy = min(held, key=lambda copy: _last_contact(context, sent, copy)[0])
@@ -151,9 +154,12 @@ def _copies_without_reply(context: CheckContext, name: str, sent: Transaction) -
     ]
 
 
-def _may_promote(context: CheckContext, sent: Transaction, copy: HeldCopy) -> bool:
-    """Return whether the holder had one of the module docstring's three reasons to transmit the copy as its own when it began `sent`."""
-    span = numeric_parameter_at(context, copy.holder, "ShadowResubmitTimeSpan", sent.n)
+def _may_promote(context: CheckContext, changes: ParameterChanges, sent: Transaction, copy: HeldCopy) -> bool:
+    """Return whether the holder had one of the module docstring's three reasons to transmit the copy as its own when it began `sent`.
+
+    A new ShadowResubmitTimeSpan may be in force from its offer on: the server may answer the step `configure` after the promotion.
+    """
+    span = changes.possible_range(copy.holder, "ShadowResubmitTimeSpan", sent.n, sent.n).least
     absence = sent.t - _last_contact(context, sent, copy)[0]
     return (
         absence >= span - context.slack

@@ -220,12 +220,16 @@ def _is_only_message_of_sender(facts: Facts, name: str, address: str) -> bool:
 
 
 def _reports_of(facts: Facts, queued: QueuedMessage) -> Iterator[Transaction]:
-    """Yield the server's transmissions of a report that delivery to the recipient failed, in order."""
-    message_id = facts.trace.messages[queued.name].message_id
-    for t in facts.compute_once(report_transactions).get(message_id or "", ()):
+    """Yield the server's transmissions of a report to the sender that delivery to the recipient failed, in order.
+
+    A report with the Message-ID that goes to another address is about another message with the same Message-ID.
+    """
+    message, normalize_all = facts.trace.messages[queued.name], facts.context.normalize_addresses
+    for t in facts.compute_once(report_transactions).get(message.message_id or "", ()):
         if t.client != queued.server or t.digest is None or t.digest.action != "failed":
             continue
-        if queued.recipient in facts.context.normalize_addresses(t.digest.failed):
+        is_to_sender = normalize_all((message.sender,)) <= normalize_all((*t.recipients, *t.refused))
+        if is_to_sender and queued.recipient in normalize_all(t.digest.failed):
             yield t
 
 

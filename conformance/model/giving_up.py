@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from conformance.history.events import ConnectFailed, FaultFired, MessageMade, Reply
 from conformance.history.values import Digest
+from conformance.model.relaying import needs_smtputf8
 from conformance.trace.context import CheckContext
 from conformance.trace.parameters import numeric_parameter_at
 from conformance.trace.sessions import Session, Transaction, parse_path
@@ -156,7 +157,8 @@ def _outcome_for_address(
     `worked`: a final reply accepted the message for the address. Else `refused`: a command or the content got 5yz; of MAIL, 550 or
     more. Else `failed`: one got 4yz, or a fault fired in the session (`broken`). Only transactions count that may be for the
     address, and with `message`, that may be about that message. One without recipients may be for the address if its reverse-path
-    is `sender`. In a session without transactions every reply counts.
+    is `sender`. In a session without transactions every reply counts. `refused` is also a session without such a transaction whose
+    server does not offer SMTPUTF8, if the address or `sender` needs it (RFC 6531 3.2).
     """
     normalize, normalize_all = context.normalize_address, context.normalize_addresses
     wanted = normalize_all((address,))
@@ -175,6 +177,9 @@ def _outcome_for_address(
     ]
     if any(wanted & normalize_all(t.accepted_recipients) for t in own):
         return "worked"
+    is_utf8_lacking = session.keywords is not None and "SMTPUTF8" not in session.keywords
+    if not own and is_utf8_lacking and needs_smtputf8(sender, address):
+        return "refused"
     replies = [
         reply
         for reply in session.replies

@@ -92,8 +92,8 @@ def heartbeat_often_enough(facts: Facts) -> Finding:
         for since_n, since_t, until_n, until_t in _times_of_duty(facts, pair):
             last = Wait(since_n=since_n, since_t=since_t, until_n=since_n, until_t=since_t)
             first = bisect_left(pair.waits, since_t, key=lambda wait: wait.since_t)
-            # a wait that began before the window may reach into it
-            for wait in (*(w for w in pair.waits[max(0, first - 5) : first]), *pair.waits[first:]):
+            # a wait that began before the window may reach into it, or have been cut off at its begin
+            for wait in (*(w for w in pair.waits[:first] if w.until_t >= since_t), *pair.waits[first:]):
                 if wait.since_t >= until_t:
                     break
                 if wait.since_t > last.until_t:

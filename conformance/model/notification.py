@@ -28,6 +28,7 @@ from conformance.model.due_notifications import (
     delivered_notifications,
     due_notifications,
     following_command,
+    is_message_id_shared,
     queries_by_primary_and_asker,
     reply_and_discard_list,
     report_transactions,
@@ -291,21 +292,26 @@ def unasked_notifications_deleted(facts: Facts) -> Finding:
 
 
 def _copies_passed_on(facts: Facts, query: Query) -> Iterator[tuple[ShadowCopy, int, float]]:
-    """Yield the asking holder's copies whose message, or a report about it, the primary had transmitted before a query.
+    """Yield the asking holder's copies with whose message the primary was done before a query.
 
-    Only transmissions count to which a final reply, positive or not, came between the stored copy and the query. Each copy comes
-    with the number of the last of these replies (those to reports come behind the others), and with the latest time of any.
+    It was done where, between the stored copy and the query, next hops accepted the message, or a report about the failure, for
+    each recipient. Any other copy is left out: a message without a sender may be given up hours after its last attempt, and
+    nothing shows it. Reports do not count where another message has the same Message-ID. Each copy comes with the number of the
+    last final reply, positive or not, to the message or its reports in this time (those to reports come behind the others), and
+    with the latest time of any.
     """
     for copy in facts.trace.copies:
         if (copy.primary, copy.holder) == (query.server, query.client) and copy.transaction.message is not None:
-            message_id = facts.trace.messages[copy.transaction.message].message_id or ""
-            sent = (
-                *facts.trace.transactions_of(copy.transaction.message),
-                *facts.compute_once(report_transactions).get(message_id, ()),
-            )
-            replies = [
-                reply for t in sent if t.client == copy.primary and t.kind != "shadow"
-                for reply in t.replies if copy.stored_reply.n < reply.n < query.n
+            name, normalize_all = copy.transaction.message, facts.context.normalize_addresses
+            reports = facts.compute_once(report_transactions).get(facts.trace.messages[name].message_id or "", ())
+            sent = [
+                t for t in (*facts.trace.transactions_of(name), *(() if is_message_id_shared(facts, name) else reports))
+                if t.client == copy.primary and t.kind != "shadow"
             ]  # fmt: skip
-            if replies:
+            replies = [reply for t in sent for reply in t.replies if copy.stored_reply.n < reply.n < query.n]
+            done: set[str] = set()
+            for t in sent:
+                if t.acceptance is not None and copy.stored_reply.n < t.acceptance.n < query.n:
+                    done |= normalize_all((*t.accepted_recipients, *(t.digest.failed if t.digest else ())))
+            if replies and normalize_all(copy.transaction.recipients) <= done:
                 yield copy, replies[-1].n, max(reply.t for reply in replies)

@@ -103,13 +103,13 @@ def _check_reply(finding: Finding, session: Session, exchange: Exchange, reply: 
     """Add a violation where an offered verb is malformed or out of order, and the reply is none of those that may refuse it.
 
     A verb that is well-formed and in order is no occasion, nor is one that no reply to EHLO of the session offered. One before its EHLO
-    is out of order, and 502 is right for it too.
+    is out of order, and 502 is right for it too. One that is out of order with white space at its end may get 501 as well.
     """
     command = exchange.command
     if not _is_offered(session, command):
         return  # 502 fits; invariant.shadow-verbs-only-where-offered checks the refusal
     right = []
-    if not _is_well_formed(command.line):
+    if not _is_well_formed(command.line) or (command.line[-1:].isspace() and _is_out_of_order(session, command)):
         right.append((501, "5.5.4"))
     if _is_out_of_order(session, command):
         right.append((503, "5.5.1"))
@@ -161,8 +161,11 @@ def _is_offered(session: Session, command: Command) -> bool:
 
 
 def _is_well_formed(line: str) -> bool:
-    """Return whether a shadow verb has two arguments: a server's name, and the name of a database or, in a query, a number above 0."""
-    verb, *arguments = line.split(" ")
+    """Return whether a shadow verb has two arguments: a server's name, and the name of a database or, in a query, a number above 0.
+
+    White space at the end of the line does not count: a server should tolerate it (RFC 5321 4.1.1), but need not.
+    """
+    verb, *arguments = line.rstrip(" \t").split(" ")
     form = _NUMBER if verb.upper() in ("XQDISCARD", "XQUERYDISCARD") else _WORD
     return len(arguments) == 2 and bool(arguments[0]) and form.fullmatch(arguments[1]) is not None
 

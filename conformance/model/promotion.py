@@ -239,8 +239,9 @@ def _deadline_of_new_database(
     """Return the first deadline for promoting a copy that a new database of the primary sets, and that the servers worked up to.
 
     The tuple has since when and until when, the number of the event that shows it, and what happened, in words. The return of a
-    wiped primary counts only if no fault was in force on the holder's link to it since. None where the history shows no new
-    database, or where it ends, or a server stops working, before each deadline.
+    wiped primary counts only if no fault was in force on the holder's link to it since, and if it offered XSHADOWREQUEST in each
+    session of the holder up to the deadline (`_is_not_offered`). None where the history shows no new database, or where it ends,
+    or a server stops working, before each deadline.
     """
     found: list[tuple[float, int, str, tuple[str, ...]]] = [
         (seen.t, seen.n, f"it read that {pair.primary} has another queue database", (pair.holder,))
@@ -248,14 +249,16 @@ def _deadline_of_new_database(
     ]
     wiped = [e.n for e in facts.node_events.get(pair.primary, ()) if e.action == "wiped" and e.n > held.since_n]
     ready = next((s for s in facts.working_spans[pair.primary] if wiped and s.since_n > wiped[0]), None)
-    if ready is not None and not _is_link_broken(facts, pair, wiped[0]):
-        under_way = [w.until_t for w in pair.waits if w.since_n < ready.since_n < w.until_n]
-        what = f"{pair.primary} was ready on a new queue database"
-        found.append((max([ready.since_t, *under_way]), ready.since_n, what, (pair.holder, pair.primary)))
     frequency = max(
         facts.parameter_numbers_between(pair.holder, "ShadowHeartbeatFrequency", held.since_n, facts.end_n),
         default=facts.end_t,
     )
+    if ready is not None and not _is_link_broken(facts, pair, wiped[0]):
+        under_way = [w.until_t for w in pair.waits if w.since_n < ready.since_n < w.until_n]
+        noticed = max([ready.since_t, *under_way])
+        if not _is_not_offered(facts, pair, ready.since_n, noticed + frequency + facts.slack):
+            what = f"{pair.primary} was ready on a new queue database"
+            found.append((noticed, ready.since_n, what, (pair.holder, pair.primary)))
     for since, n, what, servers in sorted(found):
         until = since + frequency + facts.slack
         if until < facts.end_t and all(_works_throughout(facts, server, since, until) for server in servers):
@@ -277,6 +280,18 @@ def _other_databases(pair: ShadowPair, held: HeldInterval) -> Iterator[DatabaseS
     for seen in pair.databases:
         if seen.n > held.since_n and seen.is_sure and database is not None and seen.database != database:
             yield seen
+
+
+def _is_not_offered(facts: Facts, pair: ShadowPair, after_n: int, until_t: float) -> bool:
+    """Return whether, after an event and up to a time, the holder had a session in which the primary did not offer XSHADOWREQUEST.
+
+    It can send no query in such a session, so it reads no name of a database there.
+    """
+    return any(
+        session.n > after_n and session.t <= until_t and session.listener == "transport"
+        and session.keywords is not None and "XSHADOWREQUEST" not in session.keywords
+        for session in facts.sessions_by_client_and_server.get((pair.holder, pair.primary), ())
+    )  # fmt: skip
 
 
 def _is_link_broken(facts: Facts, pair: ShadowPair, after_n: int) -> bool:

@@ -91,8 +91,9 @@ def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
     """Check that an inspected server has moved each copy of which it was notified from its shadow queue to its Safety Net.
 
     The rule judges candidates that claim `safety-net`, and copies of which the server was notified while it worked, more than
-    COMMIT_TIME_S ago, in a session that no fault altered or held; not copies that it may have promoted before. A copy may be
-    missing after SafetyNetHoldTime, or a resubmission. How long it stays in Safety Net: SR-SFN-02.
+    COMMIT_TIME_S ago, in a session that no fault altered or held; not copies that it may have promoted before, nor those since
+    whose storing a fault was in force on its disk. A copy may be missing after SafetyNetHoldTime, or a resubmission. How long it
+    stays in Safety Net: SR-SFN-02.
     """
     finding = Finding("a copy whose primary has processed it in Safety Net, and not in a shadow queue")
     if "safety-net" not in facts.context.claims:
@@ -117,6 +118,7 @@ def discarded_copies_are_in_safety_net(facts: Facts) -> Finding:
                 or facts.is_altered_or_held(settled[0].session)
                 or may_have_forgotten_event(facts, holder, settled[0].n, settled[0].t)
                 or was_queue_wiped(facts, holder, held.since_n, n)
+                or facts.had_disk_trouble(holder, held.since_n, n)
             ):
                 continue
             finding.occasions += 1
@@ -156,7 +158,8 @@ def drained_wholly(facts: Facts) -> Finding:
     """Check that a server sends everything that waits for delivery to the server that Redirect-Message names.
 
     A server that could not reach the other one, or that stopped meanwhile, is excused; one that refuses the command is not,
-    unless the other one is outside of the boundary. Each message that surely waited is an occasion, if the history goes on for
+    unless the other one is outside of the boundary. Where the command names the server itself, nothing is to be sent. Each message
+    that surely waited is an occasion, if the history goes on for
     `_DRAIN_S` after the answer. That the messages stay redundant and are delivered once is judged by the rules of creation and of
     duplicates, as for any others.
     """
@@ -165,7 +168,7 @@ def drained_wholly(facts: Facts) -> Finding:
         if command.command != "redirect-messages" or len(command.arguments) != 1:
             continue
         source, target = command.node, facts.server_named(command.arguments[0])
-        if command.failed is not None and target not in facts.topology.boundary(source):
+        if target == source or (command.failed is not None and target not in facts.topology.boundary(source)):
             continue
         end = command.t + _DRAIN_S + facts.slack
         began = max(

@@ -15,7 +15,7 @@ Records: a `PromotedTransmission` is a transmission by a holder of what it held 
 """
 
 from conformance.model.facts import Facts
-from conformance.model.preference import possible_holders
+from conformance.model.preference import is_turned_away, permitted_attempts, possible_holders
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding
 from conformance.trace.promotions import PromotedTransmission
@@ -26,8 +26,9 @@ def redundant_again_after_promotion(facts: Facts) -> Finding:
     """Check that an attempt at a new shadow copy follows a holder's first promotion of a message that is not delivered at once.
 
     Any attempt since the promoted copy was stored counts, and one that ended before its content may have been for this message.
-    The rule does not judge 2010 servers, servers without a possible holder or with redundancy off, servers that stopped before
-    the attempt was due, and histories that end before that.
+    So may a session with a possible holder that did not offer XSHADOWREQUEST. The rule does not judge 2010 servers, servers
+    without a possible holder, those that may make no attempt or whose redundancy may be off between the transmission and the time
+    at which the attempt is due, servers that stopped before that time, and histories that end before it.
     """
     finding = Finding("a new shadow copy of each message that is taken over and waits for its next hop")
     for name, promotions in facts.promotions_by_message.items():
@@ -39,11 +40,13 @@ def redundant_again_after_promotion(facts: Facts) -> Finding:
             sent = promotion.transmission
             interval = facts.numeric_parameter(holder, "MessageRetryInterval", sent.n)
             due_t = sent.t + (interval or 0.0) + facts.slack
+            due_n = facts.first_event_at(due_t)
             if (
                 interval is None
                 or facts.end_t <= due_t
                 or not possible_holders(facts, holder)
-                or not facts.parameter(holder, "ShadowRedundancyEnabled", sent.n)
+                or facts.may_be_off(holder, sent.n, due_n)
+                or any(_permits_no_attempt(facts, holder, n) for n in (sent.n, due_n))
                 or facts.was_interrupted_until(holder, sent.n, due_t)
                 or any(
                     other.client == holder and other.acceptance is not None and other.acceptance.t <= due_t
@@ -54,13 +57,29 @@ def redundant_again_after_promotion(facts: Facts) -> Finding:
                 continue
             finding.occasions += 1
             since = min(copy.stored_reply.n for copy in promotion.held_copies)
-            if not any(
+            is_tried = any(
                 attempt.n > since and attempt.t <= due_t and attempt.message in (None, name)
                 for attempt in facts.shadow_attempts_by_primary.get(holder, ())
-            ):
+            )
+            if not is_tried and not _was_turned_away(facts, holder, since, due_t):
                 finding.add_message_violation(
                     facts.trace.messages[name],
                     f"{holder} took it over, could not deliver it to {sent.server}, and had no new shadow copy made",
                     sent.n,
                 )
     return finding
+
+
+def _permits_no_attempt(facts: Facts, holder: str, n: int) -> bool:
+    """Return whether the preference and the limits in force at event `n` permit no attempt at all (SR-PRF-02, SR-PRF-03)."""
+    permitted = permitted_attempts(facts, holder, n)
+    return permitted.remote == permitted.local == 0
+
+
+def _was_turned_away(facts: Facts, server: str, after_n: int, until_t: float) -> bool:
+    """Return whether after an event and up to a time a server had a session with a possible holder that offered no shadow copies."""
+    return any(
+        session.n > after_n and session.t <= until_t and is_turned_away(session)
+        for other in possible_holders(facts, server)
+        for session in facts.sessions_by_client_and_server.get((server, other), ())
+    )

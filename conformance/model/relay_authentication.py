@@ -32,7 +32,7 @@ class _Said:
     """An exchange of a conversation in which AUTH is offered.
 
     `within`: the line is a response, behind a 334. `authenticated`: AUTH has succeeded before. `amid`: a MAIL was accepted,
-    and neither RSET, EHLO, HELO, STARTTLS nor a content that got 250 came since.
+    and neither RSET, EHLO, HELO, STARTTLS nor a content that got 250, or any reply after 354, came since.
     `next` is the exchange that follows, None for the last one.
     """
 
@@ -62,7 +62,7 @@ def _exchanges(facts: Facts) -> Iterator[_Said]:
     for event in facts.trace.events_of(Talked):
         if not facts.is_tested_server(event.server):
             continue
-        offered = within = authenticated = amid = False
+        offered = within = authenticated = amid = awaited = False
         for number, exchange in enumerate(event.exchanges):
             verb = exchange.said.upper().partition(" ")[0]
             following = event.exchanges[number + 1] if number + 1 < len(event.exchanges) else None
@@ -78,6 +78,9 @@ def _exchanges(facts: Facts) -> Iterator[_Said]:
                 amid = exchange.code == 250
             elif verb in _ENDS_TRANSACTION or (_is_content(exchange) and exchange.code == 250):
                 amid = False
+            elif awaited and _is_content(exchange) and exchange.code is not None:
+                amid = False  # refused or not, its content ends the transaction (RFC 5321 4.1.1.4)
+            awaited = exchange.code == 354 or (awaited and exchange.code is None)
 
 
 def _is_content(exchange: TalkExchange) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 
 from conformance.history.events import Content
 from conformance.model.facts import Facts
+from conformance.model.relaying import hidden_since
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Exchange, Session, Transaction
@@ -149,8 +150,10 @@ def _check_bodies_after_break(facts: Facts, finding: Finding, broken_off: Mappin
     """Add a violation for each body that a server passes on after chunks were broken off, and that no transaction gave it.
 
     `broken_off` has, by server, the number of the first RSET, EHLO or HELO amid chunks. Reports, other mail with a null
-    reverse-path and eight-bit contents are left out: the server makes or converts these. So are contents outside of a transaction.
+    reverse-path and eight-bit contents are left out: the server makes or converts these. So are contents outside of a transaction
+    and in altered sessions, and servers from when a fault or STARTTLS hid what they were handed.
     """
+    hidden = hidden_since(facts)
     given: dict[str, set[str]] = defaultdict(set)
     sent_at = {sent.dot_n: sent for sent in facts.trace.transactions if sent.dot_n is not None}
     for content in facts.trace.events_of(Content):
@@ -159,7 +162,9 @@ def _check_bodies_after_break(facts: Facts, finding: Finding, broken_off: Mappin
         if since is not None and since < content.n and facts.is_opened_by_tested_server(session.client, session.name):
             is_mail = (
                 sent is not None and sent.sender and content.digest.report is None and not content.digest.eight_bit
-            )
+                and session.name not in facts.trace.altered_sessions
+                and content.n < hidden.get(session.client, content.n + 1)
+            )  # fmt: skip
             if is_mail and content.digest.body_sha256 not in given[session.client]:
                 finding.add_violation(
                     f"{session.client} sent {session.server} a body that it was given by no one, after chunks and RSET",

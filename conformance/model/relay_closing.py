@@ -14,15 +14,18 @@ Records: a `StepEvent` is the begin or end of a step of the scenario; a `FaultFi
 
 from collections.abc import Iterator
 
-from conformance.history.events import FaultFired, StepEvent
+from conformance.history.events import FaultFired, Reply, StepEvent
 from conformance.model.facts import Facts
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
-from conformance.trace.sessions import Session
+from conformance.trace.sessions import Session, Transaction
 
 _LINGERS_S = 300.0
 """Documented seconds after which a session that neither side has ended since 421 is left open: the wait for a reply to most
 commands (RFC 5321 4.5.3.2)."""
+
+_CROSSES_S = 1.0
+"""Documented seconds within which a 421 and a command may be under way at once."""
 
 _OTHER_REASONS = ("5.1.", "5.2.", "5.5.", "5.6.", "5.7.", "5.3.4")
 """Enhanced status codes of refusals that have nothing to do with a stop: of an address, a command, a content, a policy, a size."""
@@ -32,7 +35,9 @@ _OTHER_REASONS = ("5.1.", "5.2.", "5.5.", "5.6.", "5.7.", "5.3.4")
 def client_leaves_after_421(facts: Facts) -> Finding:
     """Check that a client begins no transaction in a session in which it got 421, and ends the session where the server does not.
 
-    A violation is a session that stays open while the client works for more than `_LINGERS_S` in one go. Disturbed sessions are
+    A 421 that answers no command may cross with a MAIL of the client that comes within `_CROSSES_S` of it; if the client goes on as
+    far as a final dot there, it did not. A violation too is a session that stays open while the client works for more than
+    `_LINGERS_S` in one go. Disturbed sessions are
     left out: what the client had when it went on is not known. A session that is still open, and not for so long, is no occasion.
     """
     finding = Finding("after 421 a client begins no further transaction in the session, and leaves")
@@ -44,7 +49,7 @@ def client_leaves_after_421(facts: Facts) -> Finding:
             or facts.is_disturbed(session.name)
         ):
             continue
-        later = next((t for t in session.transactions if t.n > goodbye.n), None)
+        later = next((t for t in session.transactions if t.n > goodbye.n and not _crosses(t, goodbye)), None)
         until = session.closed.t if session.closed is not None else facts.end_t
         lingered = max(
             (min(until, span.until_t) - max(goodbye.t, span.since_t) for span in facts.working_spans[session.client]),
@@ -63,6 +68,11 @@ def client_leaves_after_421(facts: Facts) -> Finding:
             )
         finding.occasions += later is not None or lingered > _LINGERS_S or session.closed is not None
     return finding
+
+
+def _crosses(sent: Transaction, goodbye: Reply) -> bool:
+    """Return whether a transaction may have begun before the client could read a 421 that answers no command."""
+    return not goodbye.to and sent.t - goodbye.t <= _CROSSES_S and sent.dot_n is None
 
 
 @rule("RL-STP-01", timed=False)

@@ -27,7 +27,7 @@ import math
 
 from conformance.history.events import Content, FaultArmed, NodeEvent
 from conformance.model.facts import Facts
-from conformance.model.relaying import Relaying, Try
+from conformance.model.relaying import Relaying, Try, hidden_since
 from conformance.model.resending import resending_requests
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
@@ -35,6 +35,11 @@ from conformance.trace.sessions import Transaction
 
 _FORGETFUL_S = 60.0
 """How long before a kill an end may be that the server forgets: twice the delay of a file system that is not asked to sync."""
+
+_NOT_OF_THE_DISK = {
+    "MAIL": frozenset({500, 501, 502, 503, 504, 530, 550, 552, 553, 555}), "CONTENT": frozenset({501, 503, 550, 552})
+}  # fmt: skip
+"""What was answered -> codes that refuse it for another reason than a full disk: its form, its order, its sender, its size."""
 
 _KILLED = frozenset({"killed", "exited", "failed", "starved"})
 
@@ -44,17 +49,13 @@ def nothing_comes_from_nowhere(facts: Facts) -> Finding:
     """Check that a server passes on only messages and contents that it was handed before, to the final dot.
 
     A content of no message of the scenario is judged if its reverse-path is not null, since what servers write themselves has a
-    null one: it is a part of a message. In an altered session it is not judged: it may be the lone dot after a 354 that comes
-    though every recipient was refused (RFC 2920 3.1). Reports are left out, and servers from when a fault or STARTTLS hid what
+    null one: it is a part of a message. Not judged are such a content in an altered session, and an empty one for no recipient: the
+    lone dot after a 354 that comes though every recipient was refused (RFC 2920 3.1). Reports are left out, and servers from when a
+    fault or STARTTLS hid what
     they were handed.
     """
     finding = Finding("a server passes on only what it was handed whole")
-    unclear = {
-        session.server: session.n
-        for session in reversed(list(facts.trace.sessions.values()))
-        if session.name in facts.trace.altered_sessions
-        or (session.closed is not None and session.closed.how == "secured")
-    }
+    hidden = hidden_since(facts)
     transactions = {sent.dot_n: sent for sent in facts.trace.transactions if sent.dot_n is not None}
     handed: set[tuple[str, str]] = set()
     for content in facts.trace.events_of(Content):
@@ -66,7 +67,8 @@ def nothing_comes_from_nowhere(facts: Facts) -> Finding:
             and facts.is_opened_by_tested_server(session.client, session.name)
             and content.digest.report is None
             and (name is not None or (sent.sender and session.name not in facts.trace.altered_sessions))
-            and unclear.get(session.client, math.inf) > content.n
+            and (content.digest.size or sent.recipients)
+            and hidden.get(session.client, math.inf) > content.n
         ):
             finding.occasions += 1
             if not any((session.client, key) in handed for key in keys):
@@ -182,7 +184,7 @@ def _may_have_forgotten(facts: Facts, server: str, last: Try, again: Try) -> boo
 def full_disk_is_transient(facts: Facts) -> Finding:
     """Check that a server whose disk is full refuses mail for now only, and goes on running.
 
-    The rule judges its replies to MAIL and to contents: 501, 503, 550 and 552 have other reasons, any other 5yz is a violation.
+    The rule judges its replies to MAIL and to contents: those of `_NOT_OF_THE_DISK` have other reasons, any other 5yz is a violation.
     An exit of the server is a violation too.
     """
     finding = Finding("while its disk is full a server refuses mail with 4yz and goes on running")
@@ -201,7 +203,7 @@ def full_disk_is_transient(facts: Facts) -> Finding:
             if reply.to not in ("MAIL", "CONTENT") or not _was_disk_full(full, session.server, reply.n):
                 continue
             finding.occasions += 1
-            if reply.code // 100 == 5 and reply.code not in (501, 503, 550, 552):
+            if reply.code // 100 == 5 and reply.code not in _NOT_OF_THE_DISK[reply.to]:
                 finding.add_violation(
                     f"{session.server} answered {reply.to} with {reply.code} while its disk was full", reply.n
                 )

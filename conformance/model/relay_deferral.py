@@ -152,19 +152,25 @@ def _describe_missing_try(facts: Facts, relaying: Relaying, key: Key, one: Try) 
 
     The words are that it reported the failure, or did not try for how long. It need not try where the history ends too early,
     where it was stopped since, where the message expired, or where the recipient or another server has the message without a try
-    that shows it. `one` is the try that failed, `key` its server, message and recipient.
+    that shows it. It may report a message that a next hop may have refused for good since, in a connection of which nothing shows
+    which message it was for (`HopConnection.may_be_final`). `one` is the try that failed, `key` its server, message and recipient.
     """
     server, name, recipient = key
     lifetime = facts.possible_parameter_range(server, "MessageExpirationTimeout", 0, facts.end_n).least
     handed = min(h.t for h in relaying.handings[key])
+    # the hop `SERVER.delivery` is a listener of that server
+    hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
     for report in facts.compute_once(FailureReports).all:
         is_about = any(m.message == name for m in report.messages) and recipient in (report.failed or {recipient})
         if report.origin == server and is_about and report.n > one.transaction.n:
-            return None if report.transaction.t - handed >= lifetime - facts.slack else "reported as failed"
+            has_expired = report.transaction.t - handed >= lifetime - facts.slack
+            may_be_refused = any(
+                c.may_be_final and c.server in hops and c.n < report.n and c.end_n > one.transaction.n
+                for c in relaying.hop_connections.get(server, ())
+            )
+            return None if has_expired or may_be_refused else "reported as failed"
     interval = facts.possible_parameter_range(server, "MessageRetryInterval", 0, facts.end_n).greatest
     patience = max(_PATIENCE_S, 2 * interval)
-    # the hop `SERVER.delivery` is a listener of that server
-    hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
     if any(c.server in hops and c.n > one.transaction.n for c in relaying.hop_connections.get(server, ())):
         return ""
     if facts.end_t - one.end_t < patience + facts.slack or handed + lifetime <= one.end_t + patience:

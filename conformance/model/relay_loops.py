@@ -19,10 +19,14 @@ from conformance.trace.finding import Finding
 _FEW, _USUAL, _IN_A_LOOP = 20, 100, 300
 """Numbers of Received fields: what ordinary mail never has, what a server should let pass, and what no mail has but in a loop."""
 
-_NAMES_A_LOOP = re.compile(r"\b(loop|hops?|received)", re.IGNORECASE)
+_NAMES_A_LOOP = re.compile(r"\b(loop|hops?\b|received\W+(header|field|line))", re.IGNORECASE)
 
 _OTHER_REASONS = frozenset({501, 503, 530, 552, 555})
 """Codes with which MAIL is refused for another reason than its reverse-path, unless the enhanced status code is one of addresses."""
+
+
+_KNOWN_PARAMETERS = frozenset({"SIZE", "BODY", "SMTPUTF8", "RET", "ENVID", "AUTH"})
+"""Parameters of MAIL that no server takes for unknown, if it offers their extension."""
 
 
 @rule("RL-LOP-01", timed=False)
@@ -47,14 +51,19 @@ def loops_are_ended(facts: Facts) -> Finding:
 
 @rule("RL-LOP-02", timed=False)
 def long_ways_are_no_loops(facts: Facts) -> Finding:
-    """Check that a message with at least `_FEW` and fewer than a hundred Received fields is not refused as one in a loop."""
+    """Check that a message with at least `_FEW` and fewer than a hundred Received fields is not refused as one in a loop.
+
+    Altered sessions are left out.
+    """
     finding = Finding("a message with fewer than a hundred Received fields is no loop")
     for sent in facts.trace.transactions:
         if sent.digest is None or not _FEW <= sent.digest.received < _USUAL or not facts.is_tested_server(sent.server):
             continue
+        if sent.session in facts.trace.altered_sessions:
+            continue
         finding.occasions += 1
         for reply in sent.replies:
-            if reply.code // 100 == 5 and _is_about_a_loop(reply):
+            if reply.code // 100 == 5 and is_about_a_loop(reply):
                 finding.add_violation(
                     f"{sent.server} answered a message with {sent.digest.received} Received fields with {reply.code} "
                     f"{' '.join(reply.lines)}"[:200],
@@ -64,7 +73,7 @@ def long_ways_are_no_loops(facts: Facts) -> Finding:
     return finding
 
 
-def _is_about_a_loop(reply: Reply) -> bool:
+def is_about_a_loop(reply: Reply) -> bool:
     """Return whether a refusal says that the message is in a loop."""
     return reply.enhanced == "5.4.6" or _NAMES_A_LOOP.search(" ".join(reply.lines)) is not None
 
@@ -73,7 +82,9 @@ def _is_about_a_loop(reply: Reply) -> bool:
 def null_reverse_path_is_taken_and_kept(facts: Facts) -> Finding:
     """Check that MAIL FROM:<> is not refused for good, and that the message is passed on with a null reverse-path.
 
-    A 5yz for another reason than the reverse-path (`_OTHER_REASONS`) is no violation. The second part is not judged for reports.
+    A 5yz for another reason than the reverse-path is no violation: one of `_OTHER_REASONS`, or any for a parameter that the server may
+    not know, where a refusal in any form that fits is right (ruling 33). 5.1.x is about the reverse-path. The second part is
+    not judged for reports.
     """
     finding = Finding("a message with a null reverse-path is taken, and passed on with it")
     null: set[tuple[str, str]] = set()
@@ -85,7 +96,9 @@ def null_reverse_path_is_taken_and_kept(facts: Facts) -> Finding:
             if reply is None or not exchange.command.line.upper().startswith("MAIL FROM:<>"):
                 continue
             finding.occasions += 1
-            is_of_the_path = (reply.enhanced or "").startswith("5.1.") or reply.code not in _OTHER_REASONS
+            parameters = {w.partition("=")[0] for w in exchange.command.line.upper().rpartition(">")[2].split()}
+            has_other_reason = reply.code in _OTHER_REASONS or not parameters <= _KNOWN_PARAMETERS
+            is_of_the_path = (reply.enhanced or "").startswith("5.1.") or not has_other_reason
             if reply.code // 100 == 5 and is_of_the_path:
                 finding.add_violation(f"{session.server} answered MAIL FROM:<> with {reply.code}", reply.n)
     for sent in facts.trace.transactions:

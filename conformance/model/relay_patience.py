@@ -157,8 +157,10 @@ def _waits_for_replies(facts: Facts, session: Session) -> Iterator[tuple[str, fl
     """Yield each wait of the client for the greeting, or for the reply to MAIL, RCPT or DATA.
 
     Each has what it waited for (GREETING or the verb), begin and end in documented seconds, and whether it read the reply. A wait
-    that ends with neither a reply nor the client's leaving is left out.
+    that ends with neither a reply nor the client's leaving is left out, and so is one for a reply that a 421 after the command came
+    in place of: the client may leave then.
     """
+    goodbye_n = max((reply.n for reply in session.replies if reply.code == 421), default=-1)
     left = _client_left_at(facts, session)
     greeting = session.replies[0].t if session.replies else left
     if greeting is not None:
@@ -170,6 +172,8 @@ def _waits_for_replies(facts: Facts, session: Session) -> Iterator[tuple[str, fl
         )
     for exchange in session.exchanges:
         command, reply = exchange.command, exchange.reply
+        if reply is None and command.n < goodbye_n:
+            continue
         is_read = reply is not None and not _had_client_left(facts, session, reply)
         # a reply that a fault keeps may be recorded long before it would pass
         ends = [t for t in (reply.t if reply is not None else None, None if is_read else left) if t is not None]

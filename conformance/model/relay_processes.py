@@ -25,8 +25,9 @@ _PATIENCE_S = 3600.0
 def two_processes_deliver_once(facts: Facts) -> Finding:
     """Check that next hops accept no message for a recipient more often than it was handed, with two processes on one queue.
 
-    The rule judges recipients with an acceptance after the second process was started, up to the next kill: after a kill a
-    message may come twice, since the server may not have kept what it had done (RFC 1047).
+    The rule judges recipients with an acceptance after the second process was started, and counts acceptances from the last kill
+    before that up to the next one: after a kill a message may come twice, since the server may not have kept what it had done (RFC
+    1047). After an acceptance that the client need not have read, it may pass the message on once more.
     """
     finding = Finding("two processes on one queue pass each message on once")
     started = [e for e in facts.trace.events_of(StepEvent) if e.verb == "start-another" and e.phase == "began"]
@@ -37,13 +38,16 @@ def two_processes_deliver_once(facts: Facts) -> Finding:
     for (server, name, recipient), tries in relaying.tries.items():
         killed = [e.n for e in facts.node_events.get(server, ()) if e.action in ("killed", "exited", "failed")]
         until = min((n for n in killed if n > since), default=facts.end_n)
-        accepted = [t for t in tries if t.outcome == 2 and not t.is_unclear and t.end_n < until]
+        begin = max((n for n in killed if n <= since), default=-1)
+        accepted = [
+            t for t in tries if t.outcome == 2 and not t.is_unclear and t.transaction.n > begin and t.end_n < until
+        ]
         permitted = max(len(relaying.handings.get((server, name, recipient), ())), 1)
         if not accepted or accepted[-1].end_n < since:
             continue
         finding.occasions += 1
-        if len(accepted) > permitted:
-            again = accepted[permitted]
+        again = next((t for i, t in enumerate(accepted) if sum(a.is_known for a in accepted[:i]) >= permitted), None)
+        if again is not None:
             finding.add_message_violation(
                 facts.trace.messages[name],
                 f"{server} passed it on to {again.transaction.server} for {recipient} {len(accepted)} times, with two "

@@ -293,10 +293,12 @@ def _dials_since(facts: Facts, one: _Concerned) -> Iterator[ConnectFailed | Faul
 def _may_be_refused(facts: Facts, one: _Concerned, before_n: int) -> bool:
     """Return whether a message may have failed for good after TLS had failed and before an event, without a try that shows it.
 
-    A next hop said 5yz to something else than a recipient or a content, as in its greeting; or the message needs an extension
-    that the next hop may lack in the clear: 8BITMIME or SMTPUTF8.
+    A next hop said 5yz to something else than a recipient or a content, as in its greeting; or it said 5yz where nothing shows for
+    which message; or the message needs an extension that the next hop may lack in the clear: 8BITMIME or SMTPUTF8.
     """
-    _, name, recipient = one.key
+    server, name, recipient = one.key
+    connections = facts.compute_once(Relaying).hop_connections.get(server, ())
+    refusals = [c.refusal for c in connections if c.server in one.hops and c.refusal is not None]
     message = facts.trace.messages[name]
     return (
         message.digest.eight_bit
@@ -306,6 +308,7 @@ def _may_be_refused(facts: Facts, one: _Concerned, before_n: int) -> bool:
             for session in (one.failed.session, *_sessions_since(facts, one))
             for reply in session.replies
         )
+        or any(reply.code // 100 == 5 and one.failed.n < reply.n < before_n for reply in refusals)
     )
 
 

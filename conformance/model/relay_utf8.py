@@ -20,7 +20,7 @@ from conformance.model.facts import Facts
 from conformance.model.relaying import Relaying, needs_smtputf8, sessions_from
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding
-from conformance.trace.sessions import Transaction
+from conformance.trace.sessions import Session, Transaction
 
 _KEYWORD = "SMTPUTF8"
 
@@ -121,22 +121,26 @@ def utf8_goes_where_it_is_offered(facts: Facts) -> Finding:
     return finding
 
 
-@rule("RL-UTF-03", timed=False)
+@rule("RL-UTF-03")
 def ascii_goes_anywhere(facts: Facts) -> Finding:
     """Check that a declared message that is ASCII is not returned because a next hop does not offer SMTPUTF8.
 
-    A violation is a report of failure by a server that did not try to pass the message on for the recipient in any session, and was
-    refused nothing in the sessions that it had with next hops without SMTPUTF8.
+    A violation is a report of failure, before the message expired, by a server that did not try to pass the message on for the
+    recipient in any session, and was refused nothing in the sessions that it had, before the report, with the recipient's next hops
+    without SMTPUTF8. Such a session with a next hop of any recipient is an occasion.
     """
     finding = Finding("what came with SMTPUTF8 and does not need it goes on where SMTPUTF8 is not offered")
     for message, given in facts.compute_once(_declared):
         if message.digest.eight_bit or not all(map(str.isascii, (message.sender, *message.recipients))):
             continue
         server, tries = given.server, facts.compute_once(Relaying).tries
-        lacking = [s for s in sessions_from(facts, server) if _KEYWORD not in (s.keywords or ()) and s.n > given.n]
-        finding.occasions += bool(lacking)
-        if not lacking or any(reply.code >= 400 for session in lacking for reply in session.replies):
-            continue
+        lacking = {
+            r: _sessions_without_utf8(facts, server, r, given.n)
+            for r in facts.context.normalize_addresses(message.recipients)
+        }
+        finding.occasions += any(lacking.values())
+        lifetime = facts.possible_parameter_range(server, "MessageExpirationTimeout", 0, facts.end_n).least
+        expires_t = (given.dot_t if given.dot_t is not None else given.t) + lifetime
         for report in facts.trace.transactions:
             digest = report.digest
             if digest is None or digest.report != "delivery-status" or digest.about != message.message_id:
@@ -145,15 +149,29 @@ def ascii_goes_anywhere(facts: Facts) -> Finding:
                 not message.message_id
                 or not facts.is_opened_by_tested_server(server, report.session)
                 or report.client != server
+                or report.t >= expires_t - facts.slack
             ):
                 continue
             for recipient in sorted(facts.context.normalize_addresses(digest.failed)):
-                if not tries.get((server, message.message, recipient)):
+                before = [s for s in lacking.get(recipient, ()) if s.n < report.n and s.name != report.session]
+                is_refused = any(reply.code >= 400 for session in before for reply in session.replies)
+                if before and not is_refused and not tries.get((server, message.message, recipient)):
                     finding.add_message_violation(
                         message,
                         f"{server} reported it failed for {recipient}, and had not tried to pass it on to "
-                        f"{lacking[0].server}, which does not offer SMTPUTF8",
+                        f"{before[0].server}, which does not offer SMTPUTF8",
                         report.n,
-                        lacking[0].n,
+                        before[0].n,
                     )
     return finding
+
+
+def _sessions_without_utf8(facts: Facts, server: str, recipient: str, since_n: int) -> list[Session]:
+    """Return the sessions, opened by a server after an event, in which a next hop for a recipient does not offer SMTPUTF8."""
+    # the hop `SERVER.delivery` is a listener of that server
+    hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
+    return [
+        session
+        for session in sessions_from(facts, server)
+        if session.server in hops and session.n > since_n and _KEYWORD not in (session.keywords or ())
+    ]

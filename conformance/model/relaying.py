@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 A server is *handed* a message when its final dot reaches the server, and *responsible* for a recipient from its positive final
 reply on (RFC 5321 4.2.5). It *tries* to pass the message on in ordinary transactions that it opens itself. A `Try` is one such
-transaction for one recipient, with the first reply that decides it: to MAIL, to its RCPT, to DATA, or the final one.
+transaction for one recipient, with the first reply that decides it: to MAIL, to its RCPT, to DATA, a refusal of a chunk before
+the last, or the final one.
 
 A transaction that was broken off has no content that says of which message it is. It is a try of the only message with its sender
 and recipient that the server was handed; where there are several, or where it had no recipient yet, it is a `HopConnection`.
@@ -26,7 +27,7 @@ from conformance.faults import ALTERING_FAULTS
 from conformance.history.events import ConnectFailed, Reply
 from conformance.model.facts import Facts, operation_name
 from conformance.trace.dials import find_dials
-from conformance.trace.sessions import Session, Transaction, parse_path
+from conformance.trace.sessions import LAST_CHUNK, Session, Transaction, parse_path
 
 _SEVERAL = 2
 """As many messages with one sender and recipient are kept, those handed first: a later transaction may be of any of them."""
@@ -228,6 +229,16 @@ class Relaying:
             for x in exchanges
             if x.command.verb == "RCPT"
         }
+        # a refused chunk before the last ends the transaction (RFC 3030 2); after an acceptance all the same, that one decides
+        chunk = next(
+            (
+                x.reply
+                for x in exchanges
+                if x.command.verb == "BDAT" and not LAST_CHUNK.fullmatch(x.command.line)
+                and x.reply is not None and x.reply.code >= 400 and sent.acceptance is None
+            ),
+            None,
+        )  # fmt: skip
         final = {context.normalize_address(r.recipient): r for r in sent.replies if r.recipient is not None}
         is_first = sent is session.transactions[0]
         begun = self.find_begin(session) if is_first else (sent.n, sent.t)
@@ -236,7 +247,7 @@ class Relaying:
         if not recipients and session.name in self.facts.trace.altered_sessions:
             garbled = next((r for r in session.replies if sent.n < r.n < until and r.code // 100 == 5), None)
         for recipient in sorted(recipients) or [""]:
-            replies = (first.get("MAIL"), to_rcpt.get(recipient), first.get("DATA"))
+            replies = (first.get("MAIL"), to_rcpt.get(recipient), first.get("DATA"), chunk)
             refusal = next((reply for reply in replies if reply is not None and reply.code >= 400), garbled)
             decided = refusal or final.get(recipient) or next((r for r in sent.replies if r.recipient is None), None)
             ended = (decided.n, decided.t) if decided is not None else end
@@ -290,6 +301,20 @@ class Relaying:
 def needs_smtputf8(*addresses: str) -> bool:
     """Return whether the local part of any address is not ASCII, so that it can be sent only with SMTPUTF8 (RFC 6531 3.2)."""
     return not all(address.rpartition("@")[0].isascii() for address in addresses)
+
+
+def hidden_since(facts: Facts) -> dict[str, int]:
+    """Return, by server, the event since which it may have been handed what the history does not show.
+
+    That is the opening of the first session with it that a fault altered, or that went on behind STARTTLS. Other servers are left
+    out.
+    """
+    return {
+        session.server: session.n
+        for session in reversed(list(facts.trace.sessions.values()))
+        if session.name in facts.trace.altered_sessions
+        or (session.closed is not None and session.closed.how == "secured")
+    }
 
 
 def sessions_from(facts: Facts, server: str) -> Iterator[Session]:

@@ -1,6 +1,6 @@
 """Judges reports of failures: one for each permanent failure, to the sender, and no other (RL-DSN-01, RL-DSN-02, RL-RCP-01).
 
-A *report* is a delivery status notification (RFC 3464) with the action `failed`. Its *origin* is the server that sends it without
+A *report* is a delivery status notification (RFC 3464) with the action `failed` for any recipient. Its *origin* is the server that sends it without
 having been handed it. A recipient has failed at a server when a next hop refused the message for it with 5yz, when the message
 expired, or when there is no next hop for it; nothing else may be reported, and each failure must be (RFC 5321 6.1), but for a
 message with a null reverse-path.
@@ -32,8 +32,12 @@ from conformance.model.facts import Facts
 from conformance.model.relaying import Relaying, needs_smtputf8, sessions_from
 from conformance.model.resending import is_resending_requested
 from conformance.model.rules import rule
+from conformance.model.sizes import announced_size
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction
+
+_ADDED_OCTETS = 4096
+"""By how much a server's own header fields, such as Received, may make a message larger than it was."""
 
 _LONG_WAY = 20
 """Received fields of a message that a server may take for one in a loop, rightly or not."""
@@ -88,7 +92,9 @@ class FailureReports:
             self.message_ids.add(digest.message_id or "")
             known = (sent.client, digest.body_sha256) in seen
             seen |= {(sent.client, digest.body_sha256), (sent.server, digest.body_sha256)}
-            if known or digest.action != "failed" or not facts.is_opened_by_tested_server(sent.client, sent.session):
+            # one report may have several actions (RFC 3464 2.3)
+            has_failed = bool(digest.failed) or digest.action == "failed"
+            if known or not has_failed or not facts.is_opened_by_tested_server(sent.client, sent.session):
                 continue
             messages = tuple(by_id.get(digest.about or "", ()))
             failed = _reported_recipients(facts, digest, messages)
@@ -183,8 +189,8 @@ def _permitted_times(facts: Facts, relaying: Relaying, report: _Report, recipien
 def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _Report, recipient: str) -> None:
     """Add a violation where a report names a recipient who had not failed at its origin.
 
-    These excuse a report: a refusal, an unclear session, expiry, a possible loop, content or an address that the next hops cannot
-    take, and a failure that no transaction shows (`_may_have_failed_unseen`). With `timers: own` it is a violation only where the
+    These excuse a report: a refusal, an unclear session, expiry, a possible loop, content, an address or a size that the next hops
+    cannot take, and a failure that no transaction shows (`_may_have_failed_unseen`). With `timers: own` it is a violation only where the
     server was handed the message, and never for this recipient.
     """
     origin, message = report.origin, report.messages[0]
@@ -212,6 +218,8 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
         "SMTPUTF8" not in (session.keywords or ()) for session in sessions_from(facts, origin) if session.n < report.n
     ):
         return  # it can be sent on with SMTPUTF8 only (RFC 6531 3.2)
+    if _may_be_too_large(facts, report, recipient):
+        return
     lifetimes = facts.possible_parameter_values(origin, "MessageExpirationTimeout", 0, report.n)
     lifetime = min((float(v) for v in lifetimes if isinstance(v, int | float)), default=0.0)
     waited = (report.transaction.dot_t or report.transaction.t) - min(h.t for h in handings)
@@ -232,6 +240,20 @@ def _check_failure(facts: Facts, finding: Finding, relaying: Relaying, report: _
     evidence = [reply.n] if reply is not None else []
     finding.add_message_violation(
         message, f"{origin} reported that it failed for {recipient}, {why}", report.n, *evidence, row=row
+    )
+
+
+def _may_be_too_large(facts: Facts, report: _Report, recipient: str) -> bool:
+    """Return whether a next hop for a recipient had announced a SIZE, before a report, that the message may exceed at its origin.
+
+    Its client may then return the message without MAIL (RFC 1870 6.1).
+    """
+    # the hop `SERVER.delivery` is a listener of that server
+    hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(report.origin, recipient)}
+    largest = max(message.digest.size for message in report.messages) + _ADDED_OCTETS
+    return any(
+        session.server in hops and session.n < report.n and 0 < announced_size(session) < largest
+        for session in sessions_from(facts, report.origin)
     )
 
 

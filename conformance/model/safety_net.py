@@ -90,7 +90,8 @@ def _check_message(
 ) -> None:
     """Add violations for one message in one inspection: Safety Net holds it (`held`) and must not, or does not and must.
 
-    A message that was processed and still waits for delivery is a violation too. `was_held`: an earlier inspection of the server
+    A message that was processed and still waits for delivery is a violation too. A message since whose first transmission to the
+    server a fault was in force on its disk may be missing, and may still wait. `was_held`: an earlier inspection of the server
     showed it in Safety Net.
     """
     server, n, t = inspection.node, inspection.n, inspection.t
@@ -119,7 +120,9 @@ def _check_message(
             # of several times that it was passed on, one may be that of a message which stays elsewhere
             stays_elsewhere = any(given.listener == "delivery" for given in processing.handed)
             kept_since = min(one[1] for one in replies) if stays_elsewhere else done[1]
-            if t - kept_since < hold - facts.slack and not held and is_kept_here:
+            first_n = min((given.n for given in processing.handed), default=n)
+            had_disk_trouble = facts.had_disk_trouble(server, first_n, n)
+            if t - kept_since < hold - facts.slack and not held and is_kept_here and not had_disk_trouble:
                 finding.add_message_violation(
                     message,
                     f"{sentence} its Safety Net does not hold it; the hold time is {format_seconds(hold)}",
@@ -127,7 +130,7 @@ def _check_message(
                     done[0],
                     row="SR-SFN-02" if was_held else "SR-SFN-01",
                 )
-            if inspection.items_in(("delivery", "submission"), message.message_id):
+            if is_queued and not had_disk_trouble and not _may_be_another(facts, inspection, name):
                 finding.add_message_violation(message, f"{sentence} it is still queued for delivery", n, done[0])
     if not held:
         return
@@ -153,6 +156,17 @@ def _check_message(
             _may_be_processed_unseen(facts, server, name, -1, n) or _may_have_expired(facts, server, name, inspection)
         ):
             finding.add_message_violation(message, f"{server} has not passed it on, and its Safety Net holds it", n)
+
+
+def _may_be_another(facts: Facts, inspection: Inspection, name: str) -> bool:
+    """Return whether an item with a message's Message-ID may be another message that the server has not surely processed."""
+    same_id = _messages_by_id(facts).get(facts.trace.messages[name].message_id or "", ())
+    processed = (
+        processing_of(facts, inspection.node, other).last_reply_if_processed(facts, inspection.n)
+        for other in same_id
+        if other != name
+    )
+    return any(done is None or inspection.t - done[1] <= COMMIT_TIME_S for done in processed)
 
 
 def _may_have_expired(facts: Facts, server: str, name: str, inspection: Inspection) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from conformance.history.events import NodeEvent
+from conformance.history.events import FaultArmed, NodeEvent
 from conformance.trace.context import CheckContext
 from conformance.trace.trace import Trace
 
@@ -100,6 +100,21 @@ class ServerFacts:
         The harness may open sessions under a server's name; these do not count.
         """
         return self.context.is_opened_by_tested_server(client, session)
+
+    def had_disk_trouble(self, server: str, after_n: int, before_n: int) -> bool:
+        """Return whether a fault was in force on a server's disk at some time between two events.
+
+        What the server should have recorded in this time may be missing from its queue database.
+        """
+        in_force: set[str] = set()
+        for event in self.trace.events_of(FaultArmed):
+            if event.n >= before_n:
+                break
+            if f"{server} disk" in event.links:
+                if event.n > after_n and (in_force or not event.healed):
+                    return True
+                (in_force.discard if event.healed else in_force.add)(event.fault)
+        return bool(in_force)
 
     def is_paused(self, server: str, n: int) -> bool:
         """Return whether a node's last state change before event `n` was `paused`; False without one."""

@@ -42,7 +42,7 @@ def announced_size_is_kept(facts: Facts) -> Finding:
             continue
         if session.name in facts.trace.altered_sessions:
             continue
-        limit = _announced_size(session)
+        limit = announced_size(session)
         if session.listener == "frontend" and not is_relay_only(facts.context.claims):
             _check_announced(facts, finding, session, limit)
         for sent in session.transactions:
@@ -133,8 +133,11 @@ def _check_refusal(finding: Finding, session: Session, reply: Reply, words: str)
         )
 
 
-def _announced_size(session: Session) -> int:
-    """Return the size that the server announced last, 0 for no limit."""
+def announced_size(session: Session) -> int:
+    """Return the size that the server announced last in a session, 0 for no limit.
+
+    Raises StopIteration for a session in which no reply accepted EHLO or LHLO.
+    """
     return _parse_size(_last_ehlo_reply(session).lines)
 
 

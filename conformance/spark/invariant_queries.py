@@ -86,6 +86,7 @@ SELECT a.cell_id, min(a.acknowledged_n) AS n,
             WHEN any_value(a.sender) = '' AND count(rf.recipient) > 0 THEN false
             WHEN bool_or(y.is_refused) THEN false
             WHEN bool_or(y.is_excused) OR any_value(b.server_has_ended) THEN NULL
+            WHEN any_value(a.sender) RLIKE '[^ -~].*@' OR a.recipient RLIKE '[^ -~].*@' THEN NULL
             WHEN any_value(c.quiet)
               OR any_value(c.waited) >= 2 * any_value(a.server_retry)
                 AND coalesce(any_value(b.last_failure_t) < any_value(c.half_wait_t), true) THEN true END AS bad
@@ -113,7 +114,9 @@ Not judged:
 - a history in which some server was killed or stopped, and not started again;
 - a transport that may still deliver: it did not become quiet, and either the drain waited for less than two retry intervals of the
   server, or the last failed transfer, connection, 535 reply or STARTTLS session (which a link cannot read, ruling 27) lies in the
-  second half of that wait.
+  second half of that wait;
+- a message with a local part that is not ASCII, of its sender or the recipient, which a next hop without SMTPUTF8 does not take (RFC
+  6531 3.2): the layers have no replies to EHLO, so nothing shows what a next hop offers.
 
 A message with a null reverse-path needs no report (RL-DSN-02). Neither does a recipient with a NOTIFY without FAILURE whom a next
 hop of the server with the message refused for good (RFC 3461 4.1); where that server failed to pass it on in another way, the message

@@ -9,11 +9,13 @@
     outside > mbx1  m after 95 hops: 250         so many Received fields
     outside > mbx1  m in chunks                  its content by BDAT
     mbx1 > outside  m in a group                 its commands before the first reply; `as a lone dot`: without content
+    mbx1 > outside  sends a lone dot             an empty content, in the session that is open
     mbx1 > mbx1-store  m: taken, unheard         the sink took it, and its reply got lost
     mbx1 > outside  report on m, failed for victor@outside.test, to alice@outside.test: 250
     mbx1 > mbx2     report on m, failed for victor@outside.test, to alice@outside.test as shadow s2: 250
     mbx1 > outside  report on m, failed for victor@outside.test, naming q1 and rfc822;v@x, to alice@outside.test: 250
     mbx1 > outside  report on m, failed for victor@outside.test, returning message, lacking a Status, to alice@outside.test: 250
+    mbx1 > outside  report on m, relayed for ann@outside.test and failed for victor@outside.test, to alice@outside.test: 250
     mbx1 > outside  journal of m, to audit@archive.test: 250
     mbx2 ? mbx1: s1, s2                          XQDISCARD and the ids in its reply; `nothing`, `silence`, or a refusal
     mbx2 ? mbx1 for 2: s1, s2; 3 left            how many it asks for (else 100), and how many are left (else none)
@@ -66,7 +68,8 @@ _WHAT = (
     r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?: with (?P<mail>\S+))?(?: each with (?P<rcpt>\S+))?(?P<chunked> in chunks)?(?P<grouped> in a group)?(?P<emptied> as a lone dot)?(?P<altered> altered(?P<body> in its body)?)?(?: after (?P<hops>\d+) hops)?"
     r"(?P<harness> by the harness)?"
 )
-_REPORT = r"report on (?P<name>[a-z]\w*), (?P<action>[a-z]+)(?: for (?P<who>\S+))?(?:, naming (?P<id>\S+) and (?P<original>\S+))?(?:, returning (?P<returned>message|header))?(?:, lacking (?P<lack>[^,]+))?, to (?P<to>\S+?)(?: as shadow (?P<shadow>\S+?))?(?P<loud> with a sender)?"
+_REPORT = r"report on (?P<name>[a-z]\w*), (?P<action>[a-z]+)(?: for (?P<who>\S+))?(?: and failed for (?P<other>\S+))?(?:, naming (?P<id>\S+) and (?P<original>\S+))?(?:, returning (?P<returned>message|header))?(?:, lacking (?P<lack>[^,]+))?, to (?P<to>\S+?)(?: as shadow (?P<shadow>\S+?))?(?P<loud> with a sender)?"
+_EMPTY = Digest(size=0, sha256=sha(""), body_sha256=sha(""), stable_sha256=sha(""))
 _JOURNAL = r"journal of (?P<name>[a-z]\w*), to (?P<to>\S+)"
 _PAIR = r"(?P<client>\S+) > (?P<server>\S+)\s+(?P<also>also )?"
 
@@ -110,7 +113,7 @@ def _sent(history: History, m: re.Match[str]) -> None:
     if digest is not None and m["hops"]:
         digest = replace(digest, received=int(m["hops"]))
     if m["emptied"]:
-        digest = Digest(size=0, sha256=sha(""), body_sha256=sha(""), stable_sha256=sha(""))
+        digest = _EMPTY
     history.transmit(
         m["client"], m["server"], m["name"], listener=m["listener"], to=_several(m["to"]), refused=_several(m["refused"]),
         deferred=_several(m["deferred"]), exceeding=_several(m["exceeding"]), shadow=m["shadow"] or "", sender=m["sender"], digest=digest, new=not m["also"],
@@ -124,11 +127,12 @@ def _sent(history: History, m: re.Match[str]) -> None:
 def _reported(history: History, m: re.Match[str]) -> None:
     about, status = history.mails[m["name"]].digest().message_id, "action" in m.re.groupindex
     who = (m["who"],) if status and m["who"] else ()
+    other = (m["other"],) if status and m["other"] else ()
     digest = Digest(
         size=900, sha256=sha(m[0]), body_sha256=sha(m[0]), stable_sha256=sha(m[0]), message_id=f"{sha(m[0])[:8]}@mta",
         report="delivery-status" if status else "journal", about=about, action=m["action"] if status else None,
-        failed=who if status and m["action"] == "failed" else (),
-        reported=tuple(f"{m['action']} {one}" for one in who), envelope_id=m["id"] if status else None,
+        failed=(*who, *other) if status and m["action"] == "failed" else other,
+        reported=(*(f"{m['action']} {one}" for one in who), *(f"failed {one}" for one in other)), envelope_id=m["id"] if status else None,
         originals=(m["original"],) if status and m["original"] else (),
         returned=m["returned"] if status else None, form_problem=f"it lacks {m['lack']}" if status and m["lack"] else "",
     )  # fmt: skip
@@ -150,6 +154,10 @@ def _said(history: History, m: re.Match[str]) -> None:
     one = history.session(m["client"], m["server"], m["listener"])
     code, _, text = (m["result"] or "").partition(" ")
     history.say(one, m["line"], int(code) if code else None, *([text] if code else []))
+
+
+def _dotted(history: History, client: str, server: str) -> None:
+    history.add(ev.Content, session=history.session(client, server).name, digest=_EMPTY)
 
 
 def _unanswered(history: History, client: str, server: str) -> None:
@@ -289,6 +297,7 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (r"fault (?P<fault>\S+): (?P<action>\S+) as (?P<client>\S+) dials (?P<server>\S+)", _fired_at_dial),
     (r"talk (?P<talk>\S+) (?P<client>\S+) > (?P<server>\S+) says (?P<lines>.+)", _talked_in_lines),
     (r"talk (?P<talk>\S+) (?P<client>\S+) > (?P<server>\S+): (?P<problem>.+)", _talked),
+    (_PAIR + r"sends a lone dot", lambda h, m: _dotted(h, m["client"], m["server"])),
     (_PAIR + r"is not answered", lambda h, m: _unanswered(h, m["client"], m["server"])),
     (_PAIR + r"says (?P<line>.+?)(?: at (?P<listener>[a-z]+))?" + _RESULT, _said),
     (_PAIR + r"hears (?:(?P<to>[A-Z]+)(?: for (?P<whose>\S+?))?: )?(?:malformed \((?P<form>.+)\) )?(?P<code>\d+) (?P<text>.+)", _heard),
