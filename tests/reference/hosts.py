@@ -15,6 +15,7 @@ from conformance.reference.components import ComponentClasses, ComponentSets, wi
 from conformance.reference.config import NodeConfiguration, parse_configuration
 from conformance.reference.host import Host
 from conformance.reference.message import Envelope, Message, Recipient, new_message
+from conformance.reference.receive.session import Receiver
 from conformance.reference.storage.database import Database
 from conformance.reference.storage.identity import Identity
 from conformance.reference.timers import Alarms, Tasks
@@ -79,6 +80,26 @@ async def open_host(
         await tasks.cancel()
         db.close()
     assert failures == []
+
+
+@asynccontextmanager
+async def open_session(
+    host: Host, listener: str, receiver: type[Receiver] = Receiver
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Yield a connection to a listener of a host, served by `receiver`; close it, and wait until the session has ended."""
+    limits = getattr(host.config.listeners, listener)
+    assert limits is not None
+    sessions: set[Receiver] = set()
+    loop = asyncio.get_running_loop()
+    serving = await loop.create_server(lambda: receiver(host, listener, limits, sessions), "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*serving.sockets[0].getsockname())
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        serving.close()
+        while sessions:
+            await asyncio.sleep(0)
 
 
 Steps = Callable[[Host, HandClock], Awaitable[None]]

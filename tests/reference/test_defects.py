@@ -23,7 +23,7 @@ from conformance.reference.receive.session import Receiver
 from conformance.reference.replies import Reply
 from conformance.reference.routing.next_hop import NextHop
 from conformance.reference.send.dialogue import SessionLost
-from tests.reference.hosts import HandClock, add_primary, configured, run_ready_tasks, run_with_host
+from tests.reference.hosts import HandClock, add_primary, configured, open_session, run_ready_tasks, run_with_host
 from tests.reference.test_config import document
 
 
@@ -131,24 +131,15 @@ def test_half_a_message_is_its_whole_lines_and_nothing_of_a_refused_one(
             return Reply(250, "2.0.0", "taken")
 
         host.acceptance.accept = accept  # type: ignore[method-assign]
-        limits = host.config.listeners.frontend
-        assert limits is not None
-        sessions: set[Receiver] = set()
-        loop = asyncio.get_running_loop()
-        serving = await loop.create_server(lambda: receiver(host, "frontend", limits, sessions), "127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection(*serving.sockets[0].getsockname())
-        writer.write(b"EHLO me\r\nMAIL FROM:<a@outside.test>\r\nRCPT TO:<victor@outside.test>\r\nDATA\r\n")
-        await reader.readuntil(b"354 ")
-        await reader.readline()
-        writer.write(content)
-        if not kept:
-            assert (await reader.readline())[:3] == b"552"
-        await writer.drain()
-        writer.close()
-        while sessions:
-            await asyncio.sleep(0.001)
+        async with open_session(host, "frontend", receiver) as (reader, writer):
+            writer.write(b"EHLO me\r\nMAIL FROM:<a@outside.test>\r\nRCPT TO:<victor@outside.test>\r\nDATA\r\n")
+            await reader.readuntil(b"354 ")
+            await reader.readline()
+            writer.write(content)
+            if not kept:
+                assert (await reader.readline())[:3] == b"552"
+            await writer.drain()
         await asyncio.sleep(0)
-        serving.close()
         assert accepted == kept
 
     run_with_host(tmp_path, steps, components=components, MaxMessageSize=1024)

@@ -8,8 +8,7 @@ import pytest
 
 from conformance.reference.host import Host
 from conformance.reference.message import Message
-from conformance.reference.receive.session import Receiver
-from tests.reference.hosts import HandClock, add_primary, lose_uncommitted, open_host, run_with_host
+from tests.reference.hosts import HandClock, add_primary, lose_uncommitted, open_host, open_session, run_with_host
 
 
 def processed(host: Host, *holders: str) -> Message:
@@ -145,22 +144,13 @@ def test_events_are_deleted_after_the_auto_discard_interval_and_not_before(tmp_p
 def test_any_further_line_of_the_asking_server_shows_that_it_read_the_discards(tmp_path: Path, line: bytes):
     async def steps(host: Host, clock: HandClock) -> None:
         processed(host, "mbx2")
-        limits = host.config.listeners.transport
-        assert limits is not None
-        sessions: set[Receiver] = set()
-        loop = asyncio.get_running_loop()
-        serving = await loop.create_server(lambda: Receiver(host, "transport", limits, sessions), "127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection(*serving.sockets[0].getsockname())
-        writer.write(b"EHLO mbx2\r\nXQDISCARD mbx2 1\r\n")
-        assert b"discard " in await reader.readuntil(b" end 0\r\n")
-        assert list(host.discards.all_notifications()) != []
-        writer.write(line + b"\r\n")
-        await reader.readline()
-        left = list(host.discards.all_notifications())
-        writer.close()
-        serving.close()
-        while sessions:
-            await asyncio.sleep(0)
+        async with open_session(host, "transport") as (reader, writer):
+            writer.write(b"EHLO mbx2\r\nXQDISCARD mbx2 1\r\n")
+            assert b"discard " in await reader.readuntil(b" end 0\r\n")
+            assert list(host.discards.all_notifications()) != []
+            writer.write(line + b"\r\n")
+            await reader.readline()
+            left = list(host.discards.all_notifications())
         assert left == []
 
     run_with_host(tmp_path, steps)

@@ -1,13 +1,11 @@
 """A session of a listener: the reply to RCPT."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from conformance.reference.host import Host
-from conformance.reference.receive.session import Receiver
-from tests.reference.hosts import HandClock, run_with_host, run_with_hub
+from tests.reference.hosts import HandClock, open_session, run_with_host, run_with_hub
 
 COPY = b"XSHADOWREQUEST mbx2 db-1\r\nMAIL FROM:<a@outside.test> XSHADOW=db-1-1\r\n"
 SHADOWED = b"XSHADOW hub2 db-1\r\nMAIL FROM:<a@outside.test> XSHADOW=db-1-1\r\n"
@@ -15,19 +13,9 @@ SHADOWED = b"XSHADOW hub2 db-1\r\nMAIL FROM:<a@outside.test> XSHADOW=db-1-1\r\n"
 
 async def last_reply(host: Host, lines: bytes) -> bytes:
     """Return the last reply to these lines in a session at the transport listener."""
-    limits = host.config.listeners.transport
-    assert limits is not None
-    sessions: set[Receiver] = set()
-    loop = asyncio.get_running_loop()
-    serving = await loop.create_server(lambda: Receiver(host, "transport", limits, sessions), "127.0.0.1", 0)
-    reader, writer = await asyncio.open_connection(*serving.sockets[0].getsockname())
-    writer.write(lines + b"QUIT\r\n")
-    replies = await reader.read()
-    writer.close()
-    serving.close()
-    while sessions:
-        await asyncio.sleep(0)
-    return replies.splitlines()[-2]
+    async with open_session(host, "transport") as (reader, writer):
+        writer.write(lines + b"QUIT\r\n")
+        return (await reader.read()).splitlines()[-2]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Legal but unusual input: long and non-ASCII Message-IDs, quoted addresses, refused chunks, foreign replies, late dates."""
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -9,25 +8,17 @@ import pytest
 from conformance.reference.config import ConfigurationError, Journal, parse_configuration
 from conformance.reference.headers import format_date
 from conformance.reference.host import Host
-from conformance.reference.receive.session import Receiver
 from conformance.reference.replies import MAX_LINE, Reply, reply_line
-from tests.reference.hosts import CONTENT, HandClock, add_primary, run_with_host
+from tests.reference.hosts import CONTENT, HandClock, add_primary, open_session, run_with_host
 from tests.reference.test_config import CONTRACT_2, document
 
 
 async def talk(host: Host, *commands: bytes) -> list[bytes]:
     """Send commands in one burst to the frontend listener of a host, and return the lines that it says until it closes."""
     host.delivery.start_processing = lambda message: None  # type: ignore[method-assign]  # what is stored stays
-    limits = host.config.listeners.frontend
-    assert limits is not None
-    loop, sessions = asyncio.get_running_loop(), set()
-    server = await loop.create_server(lambda: Receiver(host, "frontend", limits, sessions), "127.0.0.1", 0)
-    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-    writer.write(b"\r\n".join([b"EHLO client.test", *commands, b"QUIT", b""]))
-    said = await reader.read()
-    writer.close()
-    server.close()
-    return said.split(b"\r\n")
+    async with open_session(host, "frontend") as (reader, writer):
+        writer.write(b"\r\n".join([b"EHLO client.test", *commands, b"QUIT", b""]))
+        return (await reader.read()).split(b"\r\n")
 
 
 ENVELOPE = (b"MAIL FROM:<alice@outside.test>", b"RCPT TO:<victor@outside.test>")
