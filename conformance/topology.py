@@ -159,6 +159,10 @@ class Topology(_StrictModel):
         """Return the party name of a server's mailbox store, the LMTP sink that it delivers to."""
         return f"{server}-store"
 
+    def next_hop_servers(self, server: str, address: str) -> frozenset[str]:
+        """Return the parties that `next_hops` names, without the listener: of `SERVER.delivery` the server."""
+        return frozenset(hop.removesuffix(".delivery") for hop in self.next_hops(server, address))
+
     def next_hops(self, server: str, recipient: str) -> Iterator[str]:
         """Yield the parties to which a server may pass a message for a recipient.
 

@@ -158,8 +158,7 @@ def _describe_missing_try(facts: Facts, relaying: Relaying, key: Key, one: Try) 
     server, name, recipient = key
     lifetime = facts.possible_parameter_range(server, "MessageExpirationTimeout", 0, facts.end_n).least
     handed = min(h.t for h in relaying.handings[key])
-    # the hop `SERVER.delivery` is a listener of that server
-    hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
+    hops = facts.topology.next_hop_servers(server, recipient)
     for report in facts.compute_once(FailureReports).all:
         is_about = any(m.message == name for m in report.messages) and recipient in (report.failed or {recipient})
         if report.origin == server and is_about and report.n > one.transaction.n:

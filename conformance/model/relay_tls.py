@@ -172,8 +172,7 @@ def _concerned(facts: Facts) -> Iterator[_Concerned]:
         acknowledged = next((h for h in handings if h.acknowledged is not None), None)
         if acknowledged is None:
             continue
-        # the hop `SERVER.delivery` is a listener of that server
-        hops = frozenset(hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient))
+        hops = facts.topology.next_hop_servers(server, recipient)
         since = [f for hop in hops for f in failures.get((server, hop), ()) if f.n > acknowledged.n]
         if not since:
             continue

@@ -168,8 +168,7 @@ def ascii_goes_anywhere(facts: Facts) -> Finding:
 
 def _sessions_without_utf8(facts: Facts, server: str, recipient: str, since_n: int) -> list[Session]:
     """Return the sessions, opened by a server after an event, in which a next hop for a recipient does not offer SMTPUTF8."""
-    # the hop `SERVER.delivery` is a listener of that server
-    hops = {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
+    hops = facts.topology.next_hop_servers(server, recipient)
     return [
         session
         for session in sessions_from(facts, server)

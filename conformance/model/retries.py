@@ -170,7 +170,7 @@ def possible_hops(facts: Facts, server: str, recipient: str) -> set[str]:
     """
     actions = [step.action for step in facts.context.cell.all_steps]
     redirected = {action.to for action in actions if isinstance(action, Redirect) and action.sender == server}
-    hops = redirected | {hop.removesuffix(".delivery") for hop in facts.topology.next_hops(server, recipient)}
+    hops = redirected | facts.topology.next_hop_servers(server, recipient)
     is_own = facts.topology.store_name(server) in hops and not any(isinstance(one, Activate) for one in actions)
     if recipient in facts.context.mailboxes and not is_own:
         hops |= {*facts.topology.by_name, *map(facts.topology.store_name, facts.topology.by_name)}
