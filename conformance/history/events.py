@@ -15,6 +15,9 @@ from pydantic import Field, JsonValue, TypeAdapter
 
 from conformance.history.values import Digest, Listener, Operation, RecordedValue, TalkExchange, recorded
 
+NO_VERB = "?"
+"""What a reply to a line without a verb, such as an empty one, is recorded as answering: no verb can be spelled so."""
+
 _MAX_TIME_S = 1e12
 """No cell is as long; a stored time beyond this is refused."""
 
@@ -66,7 +69,8 @@ class Command(Event):
 class Reply(Event):
     """One whole reply of the server.
 
-    `to` is the verb that it answers: GREETING, EHLO, ..., DATA (354), CONTENT (after the final dot), '' for none.
+    `to` is the verb that it answers: GREETING, EHLO, ..., DATA (354), CONTENT (after the final dot), `NO_VERB` for a line that
+    has none, '' if it answers nothing.
     """
 
     kind: Literal["reply"] = "reply"

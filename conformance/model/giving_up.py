@@ -20,9 +20,13 @@ from collections.abc import Iterator
 from conformance.history.events import ConnectFailed, FaultFired, MessageMade, Reply
 from conformance.history.values import Digest
 from conformance.model.relaying import needs_smtputf8
+from conformance.model.sizes import announced_size
 from conformance.trace.context import CheckContext
 from conformance.trace.parameters import numeric_parameter_at
 from conformance.trace.sessions import Session, Transaction, parse_path
+
+ADDED_OCTETS = 4096
+"""How many octets longer a message, or a report with it, may be than what the sender sent: header fields and parts of the report."""
 
 _LEAST_REFUSAL = 550
 """The least code by which MAIL is refused for good; 500 to 504 say that the command is wrong here (RFC 5321 4.2.2), and not the mail."""
@@ -37,7 +41,8 @@ def is_given_up_without_report(context: CheckContext, message: MessageMade, reci
     for given in _transactions_to_servers(context, message):
         if given.dot_t is None:
             continue
-        failures = _times_of_giving_up(context, given.server, recipient, given.dot_t, message.sender)
+        size = message.digest.size + ADDED_OCTETS
+        failures = _times_of_giving_up(context, given.server, recipient, given.dot_t, message.sender, size)
         if any(
             failed_t <= by_t
             and (not message.sender or _is_report_given_up(context, message, given.server, failed_t, by_t))
@@ -46,7 +51,9 @@ def is_given_up_without_report(context: CheckContext, message: MessageMade, reci
             return True
         if asks_for_no_report(context, given, recipient) and any(
             failed_t <= by_t
-            for failed_t in _times_of_giving_up(context, given.server, recipient, given.dot_t, message.sender, message)
+            for failed_t in _times_of_giving_up(
+                context, given.server, recipient, given.dot_t, message.sender, size, message
+            )
         ):
             return True
     return False
@@ -108,20 +115,28 @@ def _is_report_given_up(context: CheckContext, message: MessageMade, maker: str,
     return any(
         given_up_t <= by_t
         for server, since_t in carriers
-        for given_up_t in _times_of_giving_up(context, server, message.sender, since_t, "")
+        for given_up_t in _times_of_giving_up(
+            context, server, message.sender, since_t, "", message.digest.size + ADDED_OCTETS
+        )
     )
 
 
 def _times_of_giving_up(
-    context: CheckContext, server: str, address: str, since_t: float, sender: str, message: MessageMade | None = None
+    context: CheckContext,
+    server: str,
+    address: str,
+    since_t: float,
+    sender: str,
+    size: int,
+    message: MessageMade | None = None,
 ) -> Iterator[float]:
     """Yield the times at which a server may give up what it has had for `address` since `since_t`.
 
     First comes the begin of each attempt in which a next hop refused it; then the end of its lifetime, if the last attempt before
-    that failed. `sender` is the reverse-path of what the server has, '' for a report. With `message`, attempts that were seen to
-    be about another message do not count.
+    that failed. `sender` is the reverse-path of what the server has, '' for a report, and `size` how large it may be, in octets.
+    With `message`, attempts that were seen to be about another message do not count.
     """
-    attempts = _attempts_with_outcome(context, server, address, sender, message)
+    attempts = _attempts_with_outcome(context, server, address, sender, size, message)
     yield from (t for t, outcome in attempts if outcome == "refused" and t >= since_t)
     n = next((event.n for event in context.trace.events if event.t >= since_t), 0)
     expires_t = since_t + numeric_parameter_at(context, server, "MessageExpirationTimeout", n)
@@ -131,7 +146,7 @@ def _times_of_giving_up(
 
 
 def _attempts_with_outcome(
-    context: CheckContext, server: str, address: str, sender: str, message: MessageMade | None
+    context: CheckContext, server: str, address: str, sender: str, size: int, message: MessageMade | None
 ) -> list[tuple[float, str]]:
     """Return the attempts of a server to reach a next hop for an address, sorted by time: when each began, and how it ended.
 
@@ -144,13 +159,22 @@ def _attempts_with_outcome(
     broken = {e.session for e in context.trace.events_of(FaultFired)}
     for session in context.trace.sessions.values():
         if session.client == server and session.server in hops:
-            outcome = _outcome_for_address(context, session, address, sender, message, broken=session.name in broken)
+            outcome = _outcome_for_address(
+                context, session, address, sender, size, message, broken=session.name in broken
+            )
             found += [(session.t, outcome)] if outcome else []
     return sorted(found)
 
 
 def _outcome_for_address(
-    context: CheckContext, session: Session, address: str, sender: str, message: MessageMade | None, *, broken: bool
+    context: CheckContext,
+    session: Session,
+    address: str,
+    sender: str,
+    size: int,
+    message: MessageMade | None,
+    *,
+    broken: bool,
 ) -> str:
     """Return how a session ended for an address: `worked`, `refused` or `failed`; '' if nothing shows that it was an attempt.
 
@@ -158,7 +182,8 @@ def _outcome_for_address(
     more. Else `failed`: one got 4yz, or a fault fired in the session (`broken`). Only transactions count that may be for the
     address, and with `message`, that may be about that message. One without recipients may be for the address if its reverse-path
     is `sender`. In a session without transactions every reply counts. `refused` is also a session without such a transaction whose
-    server does not offer SMTPUTF8, if the address or `sender` needs it (RFC 6531 3.2).
+    server does not offer SMTPUTF8, if the address or `sender` needs it (RFC 6531 3.2), or announces less than `size` octets (RFC 1870
+    6.1).
     """
     normalize, normalize_all = context.normalize_address, context.normalize_addresses
     wanted = normalize_all((address,))
@@ -179,6 +204,8 @@ def _outcome_for_address(
         return "worked"
     is_utf8_lacking = session.keywords is not None and "SMTPUTF8" not in session.keywords
     if not own and is_utf8_lacking and needs_smtputf8(sender, address):
+        return "refused"
+    if not own and 0 < announced_size(session) < size:
         return "refused"
     replies = [
         reply

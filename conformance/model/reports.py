@@ -29,15 +29,13 @@ from dataclasses import dataclass
 from conformance.history.events import Drained, MessageMade
 from conformance.history.values import Digest
 from conformance.model.facts import Facts
+from conformance.model.giving_up import ADDED_OCTETS
 from conformance.model.relaying import Relaying, needs_smtputf8, sessions_from
 from conformance.model.resending import is_resending_requested
 from conformance.model.rules import rule
 from conformance.model.sizes import announced_size
 from conformance.trace.finding import Finding
 from conformance.trace.sessions import Transaction
-
-_ADDED_OCTETS = 4096
-"""By how much a server's own header fields, such as Received, may make a message larger than it was."""
 
 _LONG_WAY = 20
 """Received fields of a message that a server may take for one in a loop, rightly or not."""
@@ -249,7 +247,7 @@ def _may_be_too_large(facts: Facts, report: _Report, recipient: str) -> bool:
     Its client may then return the message without MAIL (RFC 1870 6.1).
     """
     hops = facts.topology.next_hop_servers(report.origin, recipient)
-    largest = max(message.digest.size for message in report.messages) + _ADDED_OCTETS
+    largest = max(message.digest.size for message in report.messages) + ADDED_OCTETS
     return any(
         session.server in hops and session.n < report.n and 0 < announced_size(session) < largest
         for session in sessions_from(facts, report.origin)

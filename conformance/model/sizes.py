@@ -134,10 +134,9 @@ def _check_refusal(finding: Finding, session: Session, reply: Reply, words: str)
 
 
 def announced_size(session: Session) -> int:
-    """Return the size that the server announced last in a session, 0 for no limit.
-
-    Raises StopIteration for a session in which no reply accepted EHLO or LHLO.
-    """
+    """Return the size that the server announced last in a session, 0 for no limit and where it accepted no EHLO or LHLO."""
+    if session.keywords is None:
+        return 0
     return _parse_size(_last_ehlo_reply(session).lines)
 
 

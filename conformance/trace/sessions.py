@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from conformance.history.events import Closed, Command, Connected, Content, Reply
+from conformance.history.events import NO_VERB, Closed, Command, Connected, Content, Reply
 from conformance.history.values import Digest, Listener
 
 TransactionKind = Literal["plain", "shadow", "tracked"]
@@ -170,7 +170,8 @@ class Session:
         self.replies.append(event)
         if event.to == "CONTENT":
             return self._add_final_reply(event)
-        exchange = next((exchange for exchange in self._unanswered if exchange.command.verb == event.to), None)
+        verb = "" if event.to == NO_VERB else event.to
+        exchange = next((exchange for exchange in self._unanswered if exchange.command.verb == verb), None)
         if exchange is not None:
             self._unanswered.remove(exchange)
             exchange.reply = event

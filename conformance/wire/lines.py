@@ -9,6 +9,7 @@ has not sent yet.
 import re
 from functools import lru_cache
 
+from conformance.history.events import NO_VERB
 from conformance.wire.units import PendingReply, WholeReply
 
 LINE = 16 * 1024
@@ -161,12 +162,13 @@ def parse_single_reply(octets: bytes) -> tuple[int, tuple[str, ...]] | None:
 def make_reply(raw: bytes, code: int, lines: tuple[str, ...], pending: PendingReply | None) -> WholeReply:
     """Return the unit of a reply: `raw` are its octets, `lines` the texts after the codes.
 
-    `pending` is the reply that it gives; None: no reply was pending, so that it answers no command.
+    `pending` is the reply that it gives; None: no reply was pending, so that it answers no command. `to` of the unit is '' then,
+    and `NO_VERB` if it answers a line without a verb.
     """
     enhanced = _enhanced_code(lines[0]) if lines else None
     return WholeReply(
         raw=raw,
-        to=pending.verb if pending else "",
+        to=(pending.verb or NO_VERB) if pending else "",
         code=code,
         enhanced=enhanced,
         lines=lines,

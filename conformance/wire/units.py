@@ -48,9 +48,9 @@ class CommandLine:
 class WholeReply:
     """All lines of a reply; `lines` are their texts after the code.
 
-    `to` is the verb that it answers (see `PendingReply.verb`), '' if no reply was pending; `pending` is None then. `code` is
-    0 if the reply cannot be read. `malformed` says how its octets violate RFC 5321 4.2, '' if they do not. `injected` marks a
-    reply that the harness sends in the server's place: its octets are not among those received.
+    `to` is the verb that it answers (see `PendingReply.verb`), `NO_VERB` for a line that has none, '' if no reply was pending;
+    `pending` is None then. `code` is 0 if the reply cannot be read. `malformed` says how its octets violate RFC 5321 4.2, '' if
+    they do not. `injected` marks a reply that the harness sends in the server's place: its octets are not among those received.
     """
 
     raw: bytes

@@ -124,7 +124,7 @@ class History:
 
     def say(self, one: OpenSession, line: str, code: int | None = None, *lines: str) -> None:
         """Add a command and, with a code, its reply; operations are those of the default dialect."""
-        verb = line.split(" ")[0].upper()
+        verb = line.split(" ")[0].upper() if line[:1].isalpha() else ""
         asked = PROFILE_1.parse_command(line)
         self.add(ev.Command, session=one.name, verb=verb, line=line, operation=asked)
         if verb == "MAIL":
@@ -133,7 +133,13 @@ class History:
             self.add(ev.Content, session=one.name, digest=Mail("chunks").digest())
             verb = "CONTENT"
         if code is not None:
-            self.reply_to(one, verb, code, *lines, operation=PROFILE_1.parse_reply(asked, code, lines, content=False))
+            self.reply_to(
+                one,
+                verb or ev.NO_VERB,
+                code,
+                *lines,
+                operation=PROFILE_1.parse_reply(asked, code, lines, content=False),
+            )
 
     def reply_to(
         self, one: OpenSession, to: str, code: int, *lines: str, recipient: str | None = None,
