@@ -32,7 +32,8 @@ class _Said:
     """An exchange of a conversation in which AUTH is offered.
 
     `within`: the line is a response, behind a 334. `authenticated`: AUTH has succeeded before. `amid`: a MAIL was accepted,
-    and neither RSET, EHLO, HELO, STARTTLS nor a content that got 250, or any reply after 354, came since.
+    and neither RSET, EHLO, HELO, STARTTLS nor a content that got 250, or any reply after 354, came since. `plain`: PLAIN is
+    among the mechanisms that are offered.
     `next` is the exchange that follows, None for the last one.
     """
 
@@ -41,6 +42,7 @@ class _Said:
     within: bool
     authenticated: bool
     amid: bool
+    plain: bool
     next: TalkExchange | None
 
     @property
@@ -62,14 +64,15 @@ def _exchanges(facts: Facts) -> Iterator[_Said]:
     for event in facts.trace.events_of(Talked):
         if not facts.is_tested_server(event.server):
             continue
-        offered = within = authenticated = amid = awaited = False
+        offered = within = authenticated = amid = awaited = plain = False
         for number, exchange in enumerate(event.exchanges):
             verb = exchange.said.upper().partition(" ")[0]
             following = event.exchanges[number + 1] if number + 1 < len(event.exchanges) else None
             if offered:
-                yield _Said(event, exchange, within, authenticated, amid, following)
+                yield _Said(event, exchange, within, authenticated, amid, plain, following)
             if verb == "EHLO" and not within and exchange.code == 250:
-                offered = "AUTH" in exchange.text.upper().split()
+                words = exchange.text.upper().split()
+                offered, plain = "AUTH" in words, "PLAIN" in words
             elif verb == "STARTTLS" and exchange.code == 220:
                 offered = authenticated = amid = False
             within = exchange.code == 334
@@ -143,11 +146,11 @@ def the_client_is_asked_for_its_response(facts: Facts) -> Finding:
     """Check that AUTH PLAIN without an initial response is answered with 334, and with an empty one (`=`) is not.
 
     For the first, 235, 500, 501, 502 and 535 are violations; for the second, 334 and 235. Other codes refuse for another reason.
-    Only lines before AUTH has succeeded, and outside of mail transactions, are judged.
+    Only lines before AUTH has succeeded, and outside of mail transactions, are judged, and only where PLAIN is offered.
     """
     finding = Finding("AUTH asks for a response where there is none, and takes `=` for an empty one")
     for one in _exchanges(facts):
-        if one.within or one.authenticated or one.amid or not one.is_answered:
+        if one.within or one.authenticated or one.amid or not one.plain or not one.is_answered:
             continue
         code = one.exchange.code
         if one.line == "AUTH PLAIN":
