@@ -119,12 +119,14 @@ class SiteMap:
         """Return the site to which a message goes that takes `path` and is for these recipients: the last that they share.
 
         The first hub site inside the shared part is the target, if it has a server. Sites without a server are passed over; if no site
-        of the shared part has one, it is the last of `path`. Recipients whose routes begin with another site do not matter.
+        of the shared part has one, it is the last of `path`. Recipients whose routes part from this one before its first site with
+        a server do not matter: nothing can split the message there.
         """
         shared = list(path)
+        split_at = next((n for n, site in enumerate(path) if n and self.servers.get(site)), len(path) - 1)
         for other in recipients:
             theirs = self.path(server, other)
-            if theirs[1:2] == path[1:2]:
+            if theirs[: split_at + 1] == path[: split_at + 1]:
                 alike = 0
                 while alike < min(len(shared), len(theirs)) and shared[alike] == theirs[alike]:
                     alike += 1

@@ -93,6 +93,14 @@ def test_without_a_server_at_the_fork_the_message_is_split_before_it():
     assert shared_transmissions(paths, {"D", "E"}) == [(paths[0], [paths[0]]), (paths[1], [paths[1]])]
 
 
+def test_routes_that_part_at_a_site_without_a_server_may_go_on_together_behind_it():
+    left, right, other = ("A", "B", "C", "D"), ("A", "B", "C", "E"), ("A", "B", "F")
+    assert shared_transmissions([left, other, right], {"C", "D", "E", "F"}) == [
+        (("A", "B", "C"), [left, right]),
+        (other, [other]),
+    ]
+
+
 BIFURCATION = load_topology(TOPOLOGIES / "bifurcation.yaml")
 
 
@@ -167,3 +175,20 @@ def test_mail_between_sites_passes_through_a_hub_site_on_its_route():
     assert hops(config, "heidi@corp.test") == {"mbx3": ["heidi@corp.test"]}, "New York lies on the route to Dublin"
     assert hops(config, "erin@corp.test") == {"mbx3": ["erin@corp.test"]}
     assert hops(config, "ivan@corp.test") == {"mbx6": ["ivan@corp.test"]}, "a hub site may be the last one"
+
+
+@pytest.mark.parametrize(("hosting", "kind"), [("box10", "delivery"), ("mbx13", "transport")])
+def test_a_2010_hub_gives_mail_for_a_later_server_of_its_site_to_the_transport_there(hosting: str, kind: str):
+    topology = Topology.model_validate(
+        {
+            "name": "two-generations-in-one-site",
+            "servers": [
+                {"name": "hub1", "generation": "ex2010", "role": "hub", "site": "A"},
+                {"name": "box10", "generation": "ex2010", "role": "mailbox", "site": "A"},
+                {"name": "mbx13", "generation": "ex2013", "role": "mailbox", "site": "A"},
+            ],
+            "mailboxes": [{"address": "bob@corp.test", "database": "DB1", "server": hosting}],
+        }
+    )
+    (hop,) = group_by_next_hop(configured(topology, "hub1"), [Recipient("bob@corp.test")])
+    assert (hop.kind, hop.name) == (kind, hosting)

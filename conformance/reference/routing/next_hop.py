@@ -6,8 +6,8 @@ The *boundary* of this server is its DAG or, for a server without one, its site 
 from dataclasses import dataclass
 from typing import Literal
 
-from conformance.reference.boundary import in_boundary
-from conformance.reference.config import Address, NodeConfiguration, Route
+from conformance.reference.boundary import in_boundary, makes_shadows_on_receipt
+from conformance.reference.config import Address, NodeConfiguration, Peer, Route
 from conformance.reference.message import Fate
 
 HopKind = Literal["mailbox", "delivery", "transport", "redirection", "outside", "nowhere"]
@@ -57,7 +57,7 @@ def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:
     """Return the next hop for the recipient `address`, without regard to site routes.
 
     In order of precedence: a route for exactly this domain, a mailbox hosted here, the server that hosts the mailbox if it has a
-    listener for that (`delivery` in the boundary, else `transport`), the route for all domains (`*`). This last route does not
+    listener for that (`delivery` where `_delivers_itself`, else `transport`), the route for all domains (`*`). This last route does not
     apply to an unknown address in a domain with mailboxes: its hop is `nowhere`, named `no such mailbox`. The hop of any other
     address to which none of these applies is `nowhere` too, named `no route`.
     """
@@ -70,7 +70,7 @@ def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:
         return NextHop(kind="mailbox", name=config.name, addresses=(mailbox.sink.dial,), servers=(config.name,))
     if mailbox is not None:
         hosting = config.peers_by_name.get(mailbox.server.casefold())
-        if hosting is not None and in_boundary(config, hosting) and hosting.dial.delivery is not None:
+        if hosting is not None and _delivers_itself(config, hosting) and hosting.dial.delivery is not None:
             return NextHop(
                 kind="delivery", name=hosting.name, addresses=(hosting.dial.delivery,), servers=(hosting.name,)
             )
@@ -81,6 +81,16 @@ def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:
     if mailbox is None and domain in config.mailbox_domains:
         return NextHop("nowhere", "no such mailbox")
     return _hop_of_route(by_domain["*"]) if "*" in by_domain else NextHop("nowhere", "no route")
+
+
+def _delivers_itself(config: NodeConfiguration, hosting: Peer) -> bool:
+    """Return whether this server gives mail to the mailbox store of the server that hosts the mailbox, not to its transport.
+
+    It does in its boundary. A server of 2010 does so only for a mailbox on another one of 2010: the transport of a later server
+    has a copy made first (ruling 34).
+    """
+    same_kind = makes_shadows_on_receipt(config.generation) or not makes_shadows_on_receipt(hosting.generation)
+    return in_boundary(config, hosting) and same_kind
 
 
 def _hop_of_route(route: Route) -> NextHop:

@@ -57,20 +57,26 @@ def common_beginning(paths: Sequence[Path]) -> Path:
 def shared_transmissions(paths: Iterable[Path], with_servers: Collection[str]) -> list[tuple[Path, list[Path]]]:
     """Return the transmissions for these routes: for each the route that it takes, and the routes that share it.
 
-    `with_servers` are the sites that have a server. A shared transmission ends in the last common site of its routes that has
-    one, which splits the message; if there is no such site after the first, each route has a transmission of its own, as has a
-    route that shares its second site with no other. All routes begin in the sender's site and lead to another.
+    `with_servers` are the sites that have a server, among them the last of each route. A shared transmission ends in the last
+    common site of its routes that has one, which splits the message. Routes that have no such site after the first in common share
+    nothing, but those of them that go on alike may. All routes begin in the sender's site and lead to another.
     """
-    by_first_step: dict[str, list[Path]] = {}
-    for path in dict.fromkeys(paths):
-        by_first_step.setdefault(path[1], []).append(path)
+    return _transmissions_from(1, list(dict.fromkeys(paths)), with_servers)
+
+
+def _transmissions_from(begin: int, paths: list[Path], with_servers: Collection[str]) -> list[tuple[Path, list[Path]]]:
+    """Return the transmissions for different routes whose first `begin` sites are the same, none of which can split a message."""
+    by_next_step: dict[str, list[Path]] = {}
+    for path in paths:
+        by_next_step.setdefault(path[begin], []).append(path)
     transmissions: list[tuple[Path, list[Path]]] = []
-    for sharing in by_first_step.values():
+    for sharing in by_next_step.values():
         common = common_beginning(sharing)
-        while len(common) > 1 and common[-1] not in with_servers:
-            common = common[:-1]
-        if len(sharing) == 1 or len(common) == 1:
-            transmissions += [(path, [path]) for path in sharing]
+        ends = [index for index in range(begin, len(common)) if common[index] in with_servers]
+        if len(sharing) == 1:
+            transmissions.append((sharing[0], sharing))
+        elif ends:
+            transmissions.append((common[: ends[-1] + 1], sharing))
         else:
-            transmissions.append((common, sharing))
+            transmissions += _transmissions_from(len(common), sharing, with_servers)
     return transmissions
