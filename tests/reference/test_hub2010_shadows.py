@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from conformance.reference.host import Host
 from conformance.reference.hub2010.manager import HubManager, hub_manager_of
 from conformance.reference.hub2010.shadow_queues import shadow_queues_of
@@ -79,6 +81,30 @@ def test_a_session_starts_the_count_again(tmp_path: Path):
         assert places(host) == ["shadow"]
         fail_heartbeats(manager, clock, "hub2", 1)
         assert places(host) == ["primary"]
+
+    run_with_hub(tmp_path, steps)
+
+
+@pytest.mark.parametrize("shorter", [INTERVAL * 0.7, INTERVAL / 10])
+def test_after_a_shorter_interval_came_into_force_that_interval_lies_between_two_heartbeats(
+    tmp_path: Path, shorter: float
+):
+    async def steps(host: Host, clock: HandClock) -> None:
+        manager = hub_manager_of(host)
+        shadow(host, "hub2", "id-1")
+        manager.watch("hub2")
+        fail_heartbeats(manager, clock, "hub2", COUNT - 1)
+        asked_at = clock.at
+        clock.advance(INTERVAL / 2)
+        before = host.config
+        transport = before.transport.model_copy(update={"ShadowHeartbeatTimeoutInterval": shorter})
+        host.config = before.model_copy(update={"transport": transport})
+        manager.reconfigured(before)
+        assert manager.next_session_at("hub2") == asked_at + shorter
+        clock.at = changed_at = max(clock.at, asked_at + shorter)
+        manager._answered.discard("hub2")
+        manager.heartbeat_failed("hub2")
+        assert manager.next_session_at("hub2") == changed_at + shorter
 
     run_with_hub(tmp_path, steps)
 

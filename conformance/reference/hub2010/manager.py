@@ -9,6 +9,7 @@ session that this server has opened; `watched` has the state of each primary tha
 of a session; SessionLost means that the session has ended or failed.
 """
 
+from conformance.reference.config import NodeConfiguration
 from conformance.reference.host import Host
 from conformance.reference.hub2010.shadow_queues import shadow_queues_of
 from conformance.reference.message import Message
@@ -23,15 +24,18 @@ REPLY_SHARE = 0.1
 class HubManager(ShadowRedundancyManager):
     """Watches every server for which there is a shadow queue (SR-E10-05 to SR-E10-12).
 
-    `missed_intervals` counts the failed heartbeats in a row by server. `_failed` says until when (POSIX seconds) a server counts
-    as failed. `_answered` has the servers that were in contact since the last heartbeat to them began. *Contact* is a successful
-    session that this server has opened.
+    `missed_intervals` counts the failed heartbeats in a row by server. `_missed_at` says when the last of them was due, and
+    `_failed` until when a server counts as failed (POSIX seconds). `_answered` has the servers that were in contact since the last
+    heartbeat to them began. `_configured_at` is when the configuration was last changed. *Contact* is a successful session that
+    this server has opened.
     """
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._failed: dict[str, float] = {}
         self.missed_intervals: dict[str, int] = {}
+        self._missed_at: dict[str, float] = {}
+        self._configured_at = 0.0
         self._answered: set[str] = set()
         self.in_transit: dict[str, bool] = {}
         """The shadow ids of messages that are being transmitted, and whether a discard notification has named each already."""
@@ -44,6 +48,11 @@ class HubManager(ShadowRedundancyManager):
         unless it is in contact before. Then mail is routed to it again, although no shadow is left for which it would be queried.
         """
         return frozenset(name for name, until in self._failed.items() if self.host.now() < until)
+
+    def reconfigured(self, before: NodeConfiguration) -> None:
+        """Apply a changed configuration; a heartbeat that is overdue by a shorter interval counts as due now."""
+        self._configured_at = self.host.now()
+        super().reconfigured(before)
 
     async def query_in_session(self, primary: str, dialogue: Dialogue) -> None:
         """Query discard status in a session that is open for mail, whether shadows are held or not (SR-E10-05). Raises SessionLost.
@@ -70,6 +79,7 @@ class HubManager(ShadowRedundancyManager):
         super().record_contact(primary)
         self._failed.pop(primary, None)
         self.missed_intervals.pop(primary, None)
+        self._missed_at.pop(primary, None)
         self._answered.add(primary)
 
     def record_query_from(self, server: str) -> None:
@@ -97,15 +107,13 @@ class HubManager(ShadowRedundancyManager):
     def next_session_at(self, primary: str) -> float:
         """Return when the next heartbeat to a watched primary is due, POSIX seconds: after each interval without contact (SR-E10-06).
 
-        An interval is ShadowHeartbeatTimeoutInterval.
-
-        Intervals are counted from the last contact, or from when watching began if that is later, as after a restart (ruling 28).
-        After n failed heartbeats in a row the next one is due n + 1 intervals from there.
+        An interval is ShadowHeartbeatTimeoutInterval. It is counted from the last of these: the last contact, when watching began,
+        as after a restart (ruling 28), and when the last failed heartbeat was due.
         """
         began = self.watched[primary].started_at
-        contact = max(began, self.host.shadows.last_contact(primary) or began)
-        missed = self.missed_intervals.get(primary, 0)
-        return contact + (missed + 1) * self.host.transport.ShadowHeartbeatTimeoutInterval
+        contact = self.host.shadows.last_contact(primary) or began
+        since = max(began, contact, self._missed_at.get(primary, began))
+        return since + self.host.transport.ShadowHeartbeatTimeoutInterval
 
     async def query_in_new_session(self, primary: str) -> str | None:
         """Query discard status in a session of its own, as in 2013; return the id of the primary's queue database or None.
@@ -125,6 +133,8 @@ class HubManager(ShadowRedundancyManager):
         """
         if primary in self._answered:
             return
+        due = min(self.next_session_at(primary), self.host.now())
+        self._missed_at[primary] = max(due, self._configured_at)
         self.missed_intervals[primary] = self.missed_intervals.get(primary, 0) + 1
         if self.missed_intervals[primary] >= self.host.transport.ShadowHeartbeatRetryCount:
             self.declare_failed(primary)

@@ -68,11 +68,11 @@ class AsksAtOnceWhatIsOverdue(HubManager):
         """Return when to query a primary next, POSIX seconds: one ShadowHeartbeatTimeoutInterval after the last contact.
 
         The contact may lie before a restart; without any on record, watching began counts. After n failed queries in a row it is
-        n intervals after the first of them failed.
+        n intervals after the first of them failed, and an interval after the last was due if the interval was shortened meanwhile.
         """
         interval = self.host.transport.ShadowHeartbeatTimeoutInterval
         if missed := self.missed_intervals.get(primary, 0):
-            return self._first_failure_at[primary] + missed * interval
+            return max(self._first_failure_at[primary] + missed * interval, self._missed_at[primary] + interval)
         return (self.host.shadows.last_contact(primary) or self.watched[primary].started_at) + interval
 
     def heartbeat_failed(self, primary: str) -> None:
