@@ -205,6 +205,7 @@ class RemoteQueue(HopQueue):
                 # a server may end a session between messages: a new session begins with this one
                 self.waiting.appendleft(attempt)
                 attempt = None
+            await dialogue.leave(lost)
         finally:
             dialogue.abort()
         return attempt, opened

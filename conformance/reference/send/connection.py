@@ -31,6 +31,10 @@ class SessionLost(Exception):
         self.refused: Mapping[Recipient, Reply] = {}
 
 
+class Refused(SessionLost):
+    """The server refused what this side needs. The session may be open: then it is ended with QUIT (RFC 5321 4.1.1.10)."""
+
+
 class TlsFailed(SessionLost):
     """TLS could not begin, after the server had answered STARTTLS with 220: the connection cannot be used any more."""
 

@@ -18,9 +18,9 @@ from conformance.reference.config import Address
 from conformance.reference.headers import header_only
 from conformance.reference.message import Envelope, Recipient
 from conformance.reference.replies import Reply
-from conformance.reference.send.connection import Connection, SessionLost
+from conformance.reference.send.connection import Connection, Refused, SessionLost
 
-__all__ = ["Dialogue", "SessionLost", "dot_stuffed"]
+__all__ = ["Dialogue", "Refused", "SessionLost", "dot_stuffed"]
 
 _NO_EIGHT_BITS = Reply(554, "5.6.3", "the content is 8-bit, and the next hop does not offer 8BITMIME (RFC 6152 3)")
 _NO_UTF8_ADDRESS = Reply(
@@ -141,6 +141,13 @@ class Dialogue(ABC):
     async def quit(self) -> None:
         """Send QUIT, wait for its reply, whatever it is, and close the connection. Raises SessionLost; the caller then calls `abort`."""
         await self.command("QUIT")
+        self.abort()
+
+    async def leave(self, lost: SessionLost) -> None:
+        """Give the session up because of `lost`: with QUIT, whose reply is waited for, after a refusal, else by dropping it."""
+        if isinstance(lost, Refused):
+            with suppress(SessionLost):
+                await self.quit()
         self.abort()
 
     async def transmit(self, envelope: Envelope, content: bytes, extra: str = "") -> dict[Recipient, Reply]:

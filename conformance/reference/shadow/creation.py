@@ -15,7 +15,7 @@ from conformance.reference.config import Peer
 from conformance.reference.host import Component, Host
 from conformance.reference.message import Message
 from conformance.reference.replies import Reply
-from conformance.reference.send.dialogue import Dialogue, SessionLost
+from conformance.reference.send.dialogue import Dialogue, Refused, SessionLost
 from conformance.reference.send.factory import create_dialogue
 
 MAX_FINISHING = 16
@@ -61,8 +61,9 @@ class ShadowCreation(Component):
     async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
         """Send the copy to one server in a session of its own; return whether the server has acknowledged it.
 
-        A failed attempt is recorded for the choice of servers. After a success the session goes on in the background
-        (`_finish_session`). If it is cancelled, as at the deadline of `make_shadow`, it drops the session, and records no failure.
+        A failed attempt is recorded for the choice of servers. After a success, and after a refusal, the session goes on in the
+        background (`_finish_session`). If it is cancelled, as at the deadline of `make_shadow`, it drops the session, and records
+        no failure.
         """
         host = self.host
         dialogue = self.new_dialogue(peer)
@@ -71,7 +72,10 @@ class ShadowCreation(Component):
             await self.request_shadow(peer, dialogue)
             await self.transmit_shadow(peer, message, content, dialogue)
         except SessionLost as lost:
-            dialogue.abort()
+            if isinstance(lost, Refused):
+                self._finish_in_background(peer, dialogue)
+            else:
+                dialogue.abort()
             host.choice.record_failure(peer.name)
             host.log.warning("%s shadow: attempt at %s failed: %s", message.message_id, peer.name, lost)
             return False
@@ -79,10 +83,7 @@ class ShadowCreation(Component):
             dialogue.abort()
             raise
         host.log.info("%s shadow: stored by %s", message.message_id, peer.name)
-        finishing = host.tasks.start(
-            self._finish_session(peer, dialogue), f"{host.name}: finish session with {peer.name}"
-        )
-        self._finishing.add(finishing)
+        self._finish_in_background(peer, dialogue)
         return True
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
@@ -96,21 +97,22 @@ class ShadowCreation(Component):
     async def request_shadow(self, peer: Peer, dialogue: Dialogue) -> None:
         """Send XSHADOWREQUEST with the name and queue database of this server (wire-profile.md), and record the contact.
 
-        Raises SessionLost if the request is refused or not offered. The queue database of the other server, which the reply
+        Raises Refused if the request is refused or not offered, and SessionLost. The queue database of the other server, which the reply
         names, is not read here: XQDISCARD at the end of the session gives it too, if shadows are held here for that server.
         """
         if "XSHADOWREQUEST" not in dialogue.keywords:
-            raise SessionLost("it does not offer XSHADOWREQUEST")
+            raise Refused("it does not offer XSHADOWREQUEST")
         answer = await dialogue.command(f"XSHADOWREQUEST {self.host.name} {self.host.identity.database}")
         if not answer.positive:
-            raise SessionLost(f"the reply to XSHADOWREQUEST was {answer}")
+            raise Refused(f"the reply to XSHADOWREQUEST was {answer}")
         self.host.manager.record_contact(peer.name)
 
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
-        """Send the copy, and record that the server holds it, or may hold it (SR-MNT-01). Raises SessionLost if it is not stored.
+        """Send the copy, and record that the server holds it, or may hold it (SR-MNT-01).
 
-        It counts as stored if the server has accepted it for all recipients. The record stays if the server holds a copy for some
-        of them, or may hold one since the reply to the final dot was lost; after any other failure it is removed.
+        Raises Refused if the server refuses it, and SessionLost if it is not stored for another reason. It counts as stored if the
+        server has accepted it for all recipients. The record stays if the server holds a copy for some of them, or may hold one
+        since the reply to the final dot was lost; after any other failure it is removed.
         """
         discards = self.host.discards
         # recorded before the outcome is known: after a kill it is still known where a copy may be
@@ -120,22 +122,31 @@ class ShadowCreation(Component):
             replies = await dialogue.transmit(message.envelope, content, f" XSHADOW={message.shadow_id}")
             accepted_for_some = any(reply.positive for reply in replies.values())
             if (refusal := next((reply for reply in replies.values() if not reply.positive), None)) is not None:
-                raise SessionLost(f"it refused the shadow: {refusal}")
+                raise Refused(f"it refused the shadow: {refusal}")
         except BaseException:  # refused, lost, timed out or cancelled
             if not (accepted_for_some or dialogue.outcome_unknown):  # unknown: the final dot was sent, and has no reply
                 discards.remove_holder(message.id, peer.name)
             raise
 
+    def _finish_in_background(self, peer: Peer, dialogue: Dialogue) -> None:
+        """Have a task query discard status, and end the session, while this node goes on."""
+        finishing = self.host.tasks.start(
+            self._finish_session(peer, dialogue), f"{self.host.name}: finish session with {peer.name}"
+        )
+        self._finishing.add(finishing)
+
     async def _finish_session(self, peer: Peer, dialogue: Dialogue) -> None:
         """Query discard status if shadows of that server are held here (SR-MNT-02), and close the session.
 
-        If the session is lost, only log that.
+        Nothing is queried after 421, nor where the server does not offer the shadow verbs. If the session is lost, only log that.
         """
         try:
-            await self.host.manager.query_in_session(peer.name, dialogue)
+            if "XSHADOWREQUEST" in dialogue.keywords and not dialogue.server_ends_session:
+                await self.host.manager.query_in_session(peer.name, dialogue)
             await dialogue.quit()
         except SessionLost as lost:
             self.host.log.info("session with %s: %s", peer.name, lost)
+            await dialogue.leave(lost)
         finally:
             dialogue.abort()
 

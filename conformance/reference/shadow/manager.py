@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.host import Component, Host
-from conformance.reference.send.dialogue import Dialogue, SessionLost
+from conformance.reference.send.dialogue import Dialogue, Refused, SessionLost
 from conformance.reference.send.factory import create_dialogue
 from conformance.reference.timers import Alarm
 
@@ -138,14 +138,14 @@ class ShadowRedundancyManager(Component):
         Each positive reply counts as contact with the primary; if one names a new queue database, the shadows that came from
         another are promoted. Return the id of the database in the last reply, "" if it gives none. A reply without discards is
         the last, even if it says that some remain. Waits until the discards are on disk, before the next command confirms the
-        reply. Raises SessionLost, also for a reply that is not 2yz.
+        reply. Raises SessionLost, and Refused for a reply that is not 2yz.
         """
         while True:
             if primary in self.watched:
                 self.watched[primary].last_query = self.host.now()
             answer = await dialogue.command(f"XQDISCARD {self.host.name} {PAGE}")
             if not answer.positive:
-                raise SessionLost(f"the reply to XQDISCARD was {answer}")
+                raise Refused(f"the reply to XQDISCARD was {answer}")
             reply = _parse_discard_reply(answer.text)
             for shadow_id in reply.discards:
                 self.discard_shadow(primary, reply.database, shadow_id)
@@ -182,6 +182,7 @@ class ShadowRedundancyManager(Component):
             await dialogue.quit()
         except SessionLost as lost:
             self.host.log.info("%s does not answer the heartbeat: %s", primary, lost)
+            await dialogue.leave(lost)
             return None
         finally:
             dialogue.abort()
