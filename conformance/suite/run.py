@@ -36,6 +36,7 @@ from conformance.results.schema import CellHeader, RunHeader
 from conformance.results.writer import begin_run, finish_run, move_first_attempt
 from conformance.run.cell_loop import OWN_LOOP, SHARED_LOOP, CellLoop, run_without_loop
 from conformance.scenarios.document import Cell
+from conformance.scenarios.steps.sending import Send
 from conformance.shortage import describe_harness_error
 from conformance.suite.baseline import (
     NEW_CELL,
@@ -52,6 +53,9 @@ from conformance.suite.options import Options
 from conformance.suite.run_directory import DIRECTORY, allure_results, is_worker
 from conformance.suite.workflow_commands import STOPPED
 from conformance.verdicts import Outcome, Reason, Verdict
+
+_MESSAGES_PER_LOAD = 25
+"""A cell with 100 messages then counts as five: a real server takes about a second of processor time for so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,8 @@ class PytestRun:
         limit = self._options.cells
         if limit > 1 and not CLOCKS[self._options.settings.clock].jumps:
             jobs = [(collected.nodeid, partial(self._run, collected, SHARED_LOOP)) for collected in cells]
-            self._pool = JobPool(jobs, limit, chunks=self._worker, needs_rerun=self._needs_rerun)
+            loads = {collected.nodeid: _load_of(collected.cell) for collected in cells}
+            self._pool = JobPool(jobs, limit, chunks=self._worker, needs_rerun=self._needs_rerun, loads=loads)
 
     @property
     def running_cells(self) -> tuple[str, ...]:
@@ -262,6 +267,12 @@ class PytestRun:
             self._pool.close()
         if not self._worker:
             finish_run(self.directory, wall_seconds=time.monotonic() - self._began, interrupted=interrupted)
+
+
+def _load_of(cell: Cell) -> int:
+    """Return how many cells with few messages load the machine as much as this one: one more for each _MESSAGES_PER_LOAD messages."""
+    sent = sum(step.action.count for step in cell.all_steps if isinstance(step.action, Send))
+    return 1 + sent // _MESSAGES_PER_LOAD
 
 
 def print_summary(
