@@ -66,7 +66,8 @@ class Unstuffer:
 class Digester:
     """Makes the `Digest` of a content that comes in parts.
 
-    It keeps the header, up to the part with which it exceeds `MAX_KEPT` octets, and up to `MAX_KEPT` of a report's body.
+    It keeps the header, up to `MAX_KEPT` octets, and as much of a report's body. Of a longer header the lines that end within that
+    count as header, and the rest as body.
     `_header` is None until the header has ended. `_kept` is what has come of it until then, and later the body of a
     report. `_searched` is where the search for the header's end goes on. `_whole`, `_body` and `_stable` are the hashes;
     `_stable` is None where that hash is the same as `_whole`.
@@ -126,30 +127,31 @@ class Digester:
         )
 
     def _find_header_end(self) -> None:
-        """End the header at the first empty line of what is kept, or after `MAX_KEPT` octets without one; else do nothing."""
+        """End the header at the first empty line of what is kept, or at `MAX_KEPT` octets without one; else do nothing."""
         if self._kept[:2] == b"\r\n":
             self._end_header(b"", bytes(self._kept[2:]))
             return
-        at = self._kept.find(b"\r\n\r\n", self._searched)
+        at = self._kept.find(b"\r\n\r\n", self._searched, MAX_KEPT)
         self._searched = max(0, len(self._kept) - 3)
         if at >= 0:
             self._end_header(bytes(self._kept[: at + 2]), bytes(self._kept[at + 4 :]))
-        elif len(self._kept) > MAX_KEPT:
-            self._end_header(bytes(self._kept), b"")
+        elif len(self._kept) >= MAX_KEPT:
+            end = self._kept.rfind(b"\r\n", 0, MAX_KEPT) + 2 if b"\r\n" in self._kept[:MAX_KEPT] else 0
+            self._end_header(bytes(self._kept[:end]), bytes(self._kept[end:]), cut=True)
 
-    def _end_header(self, header: bytes, body: bytes) -> None:
+    def _end_header(self, header: bytes, body: bytes, *, cut: bool = False) -> None:
         """Keep the header, begin the stable hash if it can differ from that of the whole, and add the body's beginning.
 
         The stable hash is that of the content without trace fields. A body is kept later only if the header looks like
-        a report's.
+        a report's. `cut`: the header goes on in `body`, with no empty line between.
         """
         self._header = header
         lower = header.lower()
         self._is_report = any(mark in lower for mark in _REPORT_MARKS)
         self._kept = bytearray()
         stable = without_trace_fields(header)
-        if stable != header or self._size < len(header) + 2 + len(body):  # or the empty line is missing
-            self._stable = hashlib.sha256(stable + b"\r\n")
+        if stable != header or (self._size < len(header) + 2 + len(body) and not cut):  # or the empty line is missing
+            self._stable = hashlib.sha256(stable if cut else stable + b"\r\n")
         self._add_body(body)
 
     def _add_body(self, octets: bytes) -> None:

@@ -233,6 +233,20 @@ def test_the_cutting_of_the_content_does_not_change_the_digest(pieces: list[byte
     assert digester.digest() == digest(content)
 
 
+@pytest.mark.parametrize("beyond", [-3, -1, 0, 1, 70_000])
+def test_the_digest_of_a_header_beyond_the_limit_depends_on_neither_the_reads_nor_the_trace_fields(beyond: int) -> None:
+    filler = b"X-Filler: " + b"x" * 54 + b"\r\n"
+    header = (filler * (MAX_KEPT // len(filler) + 2_000))[: MAX_KEPT + beyond - 2] + b"\r\n"
+    content = header + b"\r\nbody\r\n"
+    whole = digest(content)
+    for size in (1_000, 65_536):
+        digester = Digester()
+        for at in range(0, len(content), size):
+            digester.feed(content[at : at + size])
+        assert digester.digest() == whole
+    assert digest(b"Received: from x\r\n" + content).stable_sha256 == whole.stable_sha256
+
+
 @given(_PIECES, st.integers(1, 7))
 def test_unstuffing_reverses_stuffing_however_the_content_is_cut(pieces: list[bytes], size: int) -> None:
     content = b"".join(pieces) + b"\r\n"
