@@ -231,8 +231,11 @@ def _not_applicable(planned: PlannedTrial, reason: str) -> Trial:
 
 
 def _judged_trial(planned: PlannedTrial, outcome: Outcome, verdicts: Iterable[Verdict], sentence: str) -> Trial:
-    """Return the result of a trial with this outcome and sentence, and a blame for each failed verdict that names a requirement."""
-    failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
+    """Return the result of a trial with this outcome and sentence, and a blame for each failed verdict that names a requirement.
+
+    A trial that ended in an error has no blames: its history is not whole.
+    """
+    failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL and outcome is not Outcome.ERROR]
     blames = tuple(Blame(verdict.check, verdict.requirements[0]) for verdict in failed if verdict.requirements)
     return Trial(
         defect=planned.defect,
