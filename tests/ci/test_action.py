@@ -167,6 +167,9 @@ def test_github_executes_no_command_of_a_server(place: Path):
             job.run_step(step, GITHUB_ACTIONS="true")
     with_text = [name for name, text in job.printed.items() if "##[add-mask]" in text]
     assert {"Check the description", "Run"} <= set(with_text), job.printed
+    # whether or not they print a text of this server here
+    for name in ("Check the description", "Build the pages", "Compare with the earlier run"):
+        assert job.printed[name].startswith("::stop-commands::"), name
     executed = {name: set(executed_commands(text)) for name, text in job.printed.items()}
     assert [name for name, names in executed.items() if names and name != "Run"] == []
     assert executed["Run"] <= {"error", "warning", "notice"}
