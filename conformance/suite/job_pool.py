@@ -4,8 +4,9 @@ Theory of operation
 -------------------
 
 pytest asks for the result of one item at a time, in the order of collection (`JobPool.result`, which blocks). The jobs run
-on an event loop in a thread of its own, so they go on while pytest reports a result. There are `limit` slots. A job is begun, in
-the order of the jobs, when as many are free as it takes: one, or more for a job that loads the machine more than others.
+on an event loop in a thread of its own, so they go on while pytest reports a result. At most `limit` run at a time, begun in
+their order; a semaphore admits the next when one has ended. Of those that load the machine more than others only a few run at a
+time, and the others do not wait for them.
 
 In a worker of xdist, which learns late which items it gets, jobs are grouped in chunks of `limit` consecutive ones (as
 `ChunkScheduling` hands them out): only the chunk of the job that is asked for is begun.
@@ -17,9 +18,9 @@ that other reruns wait for.
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
 from typing import Any, Generic, TypeVar
 
 from conformance.run.cell_loop import create_cell_task, tracked_task_factory
@@ -32,9 +33,9 @@ Job = Callable[[], Awaitable[T]]
 class JobPool(Generic[T]):
     """Runs named jobs, at most `limit` of them at a time; with `chunks` only those of the chunk that is asked for.
 
-    `loads` has the slots that a job takes, for those that take more than one; more than `limit` count as that. Of a job that is run twice the second result counts. `running` are the names of the jobs that have begun and not
+    Of the jobs in `heavy` a sixth of `limit` run at a time. Of a job that is run twice the second result counts. `running` are the names of the jobs that have begun and not
     ended. `_tasks` has the tasks of the jobs that were begun and not asked for yet, `_begun` the names of all that were
-    begun; `_slots` has `limit` slots, and `_unfinished` counts the begun jobs whose first run has not ended. A task returns its
+    begun; `_slots` admits `limit` jobs, and `_unfinished` counts the begun jobs whose first run has not ended. A task returns its
     job's last result, in a list that `result` empties: asyncio would format the result of a task that has ended.
     """
 
@@ -45,7 +46,7 @@ class JobPool(Generic[T]):
         *,
         chunks: bool,
         needs_rerun: Callable[[T], bool] = lambda result: False,
-        loads: Mapping[str, int] | None = None,
+        heavy: Collection[str] = (),
     ) -> None:
         self.running: set[str] = set()
         self._jobs = dict(jobs)
@@ -56,9 +57,9 @@ class JobPool(Generic[T]):
         self._rerun_lock = asyncio.Condition()
         self._tasks: dict[str, asyncio.Task[list[T]]] = {}
         self._begun: set[str] = set()
-        self._loads = loads or {}
         self._slots = asyncio.Semaphore(limit)
-        self._admission = asyncio.Lock()
+        self._heavy = frozenset(heavy)
+        self._heavy_slots = asyncio.Semaphore(max(1, limit // 6))
         self._loop = asyncio.SelectorEventLoop()
         self._loop.set_task_factory(tracked_task_factory)  # type: ignore[arg-type]  # typeshed wants less than asyncio gives
         self._thread = threading.Thread(target=self._loop.run_forever, name="cells", daemon=True)
@@ -124,7 +125,7 @@ class JobPool(Generic[T]):
         the result of a task that has ended, which takes seconds for a history.
         """
         try:
-            async with self._slots_for(name):
+            async with self._heavy_slots if name in self._heavy else nullcontext(), self._slots:
                 result = await self._run_once(name)
         finally:
             async with self._rerun_lock:
@@ -135,23 +136,6 @@ class JobPool(Generic[T]):
         async with self._rerun_lock:  # held until this run has ended: another rerun waits
             await self._rerun_lock.wait_for(lambda: not self._unfinished)
             return [await self._run_once(name)]
-
-    @asynccontextmanager
-    async def _slots_for(self, name: str) -> AsyncIterator[None]:
-        """Wait until the slots that a job takes are free, and hold them.
-
-        One job waits at a time: two that had some of their slots each could wait for one another.
-        """
-        taken = 0
-        try:
-            async with self._admission:
-                while taken < min(self._loads.get(name, 1), self._limit):
-                    await self._slots.acquire()
-                    taken += 1
-            yield
-        finally:
-            for _ in range(taken):
-                self._slots.release()
 
     async def _run_once(self, name: str) -> T:
         """Run a job and return its result; its name is in `running` for as long."""

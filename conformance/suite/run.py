@@ -54,8 +54,8 @@ from conformance.suite.run_directory import DIRECTORY, allure_results, is_worker
 from conformance.suite.workflow_commands import STOPPED
 from conformance.verdicts import Outcome, Reason, Verdict
 
-_MESSAGES_PER_LOAD = 25
-"""A cell with 100 messages then counts as five: a real server takes about a second of processor time for so many."""
+_HEAVY_MESSAGES = 50
+"""Of cells that send as many, only some run at a time: a real server takes a second of processor time for a hundred messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +160,8 @@ class PytestRun:
         limit = self._options.cells
         if limit > 1 and not CLOCKS[self._options.settings.clock].jumps:
             jobs = [(collected.nodeid, partial(self._run, collected, SHARED_LOOP)) for collected in cells]
-            loads = {collected.nodeid: _load_of(collected.cell) for collected in cells}
-            self._pool = JobPool(jobs, limit, chunks=self._worker, needs_rerun=self._needs_rerun, loads=loads)
+            heavy = [collected.nodeid for collected in cells if _messages_of(collected.cell) >= _HEAVY_MESSAGES]
+            self._pool = JobPool(jobs, limit, chunks=self._worker, needs_rerun=self._needs_rerun, heavy=heavy)
 
     @property
     def running_cells(self) -> tuple[str, ...]:
@@ -269,10 +269,9 @@ class PytestRun:
             finish_run(self.directory, wall_seconds=time.monotonic() - self._began, interrupted=interrupted)
 
 
-def _load_of(cell: Cell) -> int:
-    """Return how many cells with few messages load the machine as much as this one: one more for each _MESSAGES_PER_LOAD messages."""
-    sent = sum(step.action.count for step in cell.all_steps if isinstance(step.action, Send))
-    return 1 + sent // _MESSAGES_PER_LOAD
+def _messages_of(cell: Cell) -> int:
+    """Return how many messages the steps of a cell send."""
+    return sum(step.action.count for step in cell.all_steps if isinstance(step.action, Send))
 
 
 def print_summary(
