@@ -5,8 +5,8 @@ Theory of operation
 
 pytest asks for the result of one item at a time, in the order of collection (`JobPool.result`, which blocks). The jobs run
 on an event loop in a thread of its own, so they go on while pytest reports a result. At most `limit` run at a time, begun in
-their order; a semaphore admits the next when one has ended. Of those that load the machine more than others only a few run at a
-time, and the others do not wait for them.
+their order; a semaphore admits the next when one has ended. Jobs that load the machine more than others have a semaphore of
+their own, with a sixth of the slots: few of them run at a time, and the others do not wait behind them.
 
 In a worker of xdist, which learns late which items it gets, jobs are grouped in chunks of `limit` consecutive ones (as
 `ChunkScheduling` hands them out): only the chunk of the job that is asked for is begun.
@@ -20,7 +20,6 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future
-from contextlib import nullcontext
 from typing import Any, Generic, TypeVar
 
 from conformance.run.cell_loop import create_cell_task, tracked_task_factory
@@ -33,10 +32,11 @@ Job = Callable[[], Awaitable[T]]
 class JobPool(Generic[T]):
     """Runs named jobs, at most `limit` of them at a time; with `chunks` only those of the chunk that is asked for.
 
-    Of the jobs in `heavy` a sixth of `limit` run at a time. Of a job that is run twice the second result counts. `running` are the names of the jobs that have begun and not
-    ended. `_tasks` has the tasks of the jobs that were begun and not asked for yet, `_begun` the names of all that were
-    begun; `_slots` admits `limit` jobs, and `_unfinished` counts the begun jobs whose first run has not ended. A task returns its
-    job's last result, in a list that `result` empties: asyncio would format the result of a task that has ended.
+    A sixth of `limit`, at least one, is for the jobs in `heavy`, and the rest for the others. Of a job that is run twice the second
+    result counts. `running` are the names of the jobs that have begun and not ended. `_tasks` has the tasks of the jobs that were
+    begun and not asked for yet, `_begun` the names of all that were begun; `_slots` and `_heavy_slots` admit `limit` jobs together,
+    and `_unfinished` counts the begun jobs whose first run has not ended. A task returns its job's last result, in a list that
+    `result` empties: asyncio would format the result of a task that has ended.
     """
 
     def __init__(
@@ -57,9 +57,10 @@ class JobPool(Generic[T]):
         self._rerun_lock = asyncio.Condition()
         self._tasks: dict[str, asyncio.Task[list[T]]] = {}
         self._begun: set[str] = set()
-        self._slots = asyncio.Semaphore(limit)
-        self._heavy = frozenset(heavy)
-        self._heavy_slots = asyncio.Semaphore(max(1, limit // 6))
+        self._heavy = frozenset(heavy) if limit > 1 else frozenset()
+        for_heavy = max(1, limit // 6) if self._heavy else 0
+        self._heavy_slots = asyncio.Semaphore(for_heavy)
+        self._slots = asyncio.Semaphore(limit - for_heavy)
         self._loop = asyncio.SelectorEventLoop()
         self._loop.set_task_factory(tracked_task_factory)  # type: ignore[arg-type]  # typeshed wants less than asyncio gives
         self._thread = threading.Thread(target=self._loop.run_forever, name="cells", daemon=True)
@@ -125,7 +126,7 @@ class JobPool(Generic[T]):
         the result of a task that has ended, which takes seconds for a history.
         """
         try:
-            async with self._heavy_slots if name in self._heavy else nullcontext(), self._slots:
+            async with self._heavy_slots if name in self._heavy else self._slots:
                 result = await self._run_once(name)
         finally:
             async with self._rerun_lock:
