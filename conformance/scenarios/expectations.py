@@ -7,9 +7,9 @@ These limits count from the beginning of the step labelled `since`; without `sin
 `of` names messages as `send` does: `m` is all messages of that step, `m#3` the third.
 """
 
-from typing import Literal
+from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from conformance.registry import Registry
 from conformance.scenarios.name_types import (
@@ -30,7 +30,7 @@ from conformance.scenarios.name_types import (
     Texts,
     require_name_types,
 )
-from conformance.scenarios.values import Duration
+from conformance.scenarios.values import Duration, as_tuple
 
 
 class Expectation(BaseModel):
@@ -283,14 +283,34 @@ class ConversationExpected(Expectation):
     conversation: Conversation
 
 
+_ReportAction = Literal["failed", "delayed", "delivered", "relayed", "expanded"]
+ReportActions = Annotated[
+    tuple[_ReportAction, ...],
+    BeforeValidator(as_tuple),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": [*get_args(_ReportAction)]},
+                {"type": "array", "items": {"enum": [*get_args(_ReportAction)]}, "minItems": 1},
+            ]
+        }
+    ),
+    Field(min_length=1),
+]
+"""Actions of a delivery status notification (RFC 3464 2.3.3), one or more."""
+
+
 @expectation("report")
 class ReportExpected(Expectation):
-    """The number of delivery status notifications about each message that reached `to`, with a null reverse-path."""
+    """The number of delivery status notifications about each message that reached `to`, with a null reverse-path.
+
+    With several actions, notifications of any of them count.
+    """
 
     of: Message
     to: Text
     copies: Copies = ONE
-    action: Literal["failed", "delayed", "delivered", "relayed", "expanded"] = "failed"
+    action: ReportActions = ("failed",)
 
 
 @expectation("journaled")

@@ -203,15 +203,16 @@ def _trace_route(context: ExpectationContext, name: str, delivery: Delivered) ->
 def report(expected: ReportExpected, context: ExpectationContext) -> Finding:
     """Check how many delivery status notifications about each message reached `to`, each with a null reverse-path.
 
-    Only those with the action of the expectation count. A report with another reverse-path is a violation without a kind, so
+    Only those with an action of the expectation count. A report with another reverse-path is a violation without a kind, so
     it is blamed on the scenario's first row.
     """
+    actions = " or ".join(expected.action)
     finding = Finding(
-        f"{format_count(expected.copies)} reports ({expected.action}) about each message of {expected.of} for {expected.to}"
+        f"{format_count(expected.copies)} reports ({actions}) about each message of {expected.of} for {expected.to}"
     )
     for message in context.messages(expected.of):
         reports = _reports_about(context, message, "delivery-status", expected.to)
-        reports = [event for event in reports if (event.digest.action or "").casefold() == expected.action]
+        reports = [event for event in reports if (event.digest.action or "").casefold() in expected.action]
         _compare_count(finding, message, reports, expected.copies, expected.to, "reports")
         for event in reports:
             if event.sender:
