@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from conformance.export.perfetto import as_perfetto
-from conformance.history.events import Connected, Delivered
+from conformance.history.events import Connected, Delivered, Reply
 from conformance.results.reader import StoredCell, read_run
 from conformance.results.schema import CellHeader
 from conformance.topology import Topology
+from conformance.verdicts import Outcome
 from tests.export.readers import MAX_TRACE_OCTETS, read_trace
 from tests.judge.history import History, Mail
 from tests.suite.helpers import conformance_command
@@ -47,12 +48,21 @@ def test_a_trace_shows_sessions_deliveries_copies_and_failures(cells: list[Store
     names = [event["name"] for event in events]
     deliveries = [event for event in wrong.events if isinstance(event, Delivered)]
     assert sum(name.startswith("delivered to") for name in names) == len(deliveries) > 0
-    assert any(name.startswith("copy ") for name in names)
+    copies = {event["id"] for event in events if event.get("cat") == "copy" and event["ph"] == "b"}
+    stored = [
+        event
+        for event in wrong.events
+        if isinstance(event, Reply) and event.operation is not None and event.operation.name == "shadow-stored"
+    ]
+    assert len(copies) == sum(event.code == 250 for event in stored) > 1
+    failed = [verdict for verdict in wrong.verdicts if verdict.outcome is Outcome.FAIL]
+    assert sum(name.startswith("fail: ") for name in names) == len(failed) > 1
     assert any(name.startswith("fail: SR-") for name in names)
     sessions = {event.session for event in wrong.events if isinstance(event, Connected)}
-    shown = {event["id"] for event in events if event.get("cat") == "session"}
-    assert shown
-    assert shown <= sessions
+    slices = [event for event in events if event.get("cat") == "session" and event["ph"] == "b"]
+    merged = [int(event["name"].rsplit(": ")[-1].split()[0]) for event in slices if event["name"].endswith(" sessions")]
+    assert {event["id"] for event in slices} <= sessions
+    assert len(slices) - len(merged) + sum(merged) == len(sessions)
     parties = {event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert {event.client for event in wrong.events if isinstance(event, Connected)} <= parties
 

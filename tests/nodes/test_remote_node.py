@@ -173,7 +173,10 @@ def test_a_remote_server_must_be_configured_to_dial_the_other_servers(known: tup
 def test_one_remote_server_cannot_be_several_servers_of_a_topology():
     path = paths.corpus() / "creation" / "inbound.scenario.yaml"
     cell = read_corpus([path], paths.fixtures())[0].cells("smoke")[0]
-    assert "cannot be several" in unsupported_reasons(cell, Assignment(candidate(claims=("shadow-2013",))), 60.0)[0]
+    mine, same = candidate(claims=("shadow-2013",)), candidate(claims=("shadow-2013",), name="another-name")
+    assert "cannot be several" in unsupported_reasons(cell, Assignment(mine), 60.0)[0]
+    described_twice = Assignment(REFERENCE, {"mbx1": mine, "mbx2": same})
+    assert "cannot be several" in unsupported_reasons(cell, described_twice, 60.0)[0]
 
 
 @pytest.mark.parametrize(

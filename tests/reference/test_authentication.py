@@ -113,6 +113,7 @@ def test_a_client_with_a_wrong_secret_stays_unauthenticated(tmp_path: Path, line
             {"say": "STARTTLS", "code": 220, "secure": True},
             {"say": "EHLO hub1", "code": 250},
             {"say": plain(user, secret), "code": 535, "enhanced": "5.7.8"},
+            {"say": "XSHADOW hub1 a-database", "code": 502},
             {"say": "EHLO hub1", "code": 250, "lacks": "XSHADOW"},
         )
         assert said.problem == ""

@@ -124,8 +124,11 @@ def test_refused_data_is_followed_by_commands() -> None:
 )  # fmt: skip
 def test_only_crlf_dot_crlf_ends_the_content(beginning: bytes) -> None:
     inside = beginning + b"MAIL FROM:<smuggled@x>\r\n"
-    units = parse((S, b"220 x\r\n"), (C, b"DATA\r\n"), (S, b"354 go\r\n"), (C, inside + b".\r\n"))
-    assert units[-2:] == [("ContentPart", inside), ("end",)]
+    before = ((S, b"220 x\r\n"), (C, b"DATA\r\n"), (S, b"354 go\r\n"))
+    assert parse(*before, (C, inside + b".\r\n"))[-2:] == [("ContentPart", inside), ("end",)]
+    octet_by_octet = parse(*before, *((C, bytes([octet])) for octet in inside + b".\r\n"))
+    assert b"".join(unit[1] for unit in octet_by_octet if unit[0] == "ContentPart") == inside
+    assert octet_by_octet[-1] == ("end",)
 
 
 def test_credentials_are_not_in_the_lines_of_units() -> None:
