@@ -27,6 +27,7 @@ from conformance.execute import execute, judge, utc_timestamp, worst_sentence
 from conformance.judge.incremental import IncrementalJudge
 from conformance.records import candidate_record, cell_header, item_name
 from conformance.results.fingerprints import environment_sha256, suite_sha256
+from conformance.results.layout import RunDirectoryError
 from conformance.results.schema import CellHeader, RunHeader
 from conformance.results.writer import begin_run
 from conformance.run.applicability import inapplicable_reason
@@ -73,7 +74,10 @@ class TrialRunDirectory:
             filtered=True,
             cells_planned=len(planned),
         )
-        begin_run(directory, header)
+        if begin_run(directory, header) is not header:
+            raise RunDirectoryError(
+                f"{directory} holds an interrupted run of these trials; use another directory, or --fresh"
+            )
         return cls(directory, environment)
 
     def header(self, cell: Cell, assignment: Assignment, settings: Settings) -> CellHeader:

@@ -80,7 +80,7 @@ def test_trials_are_stored_as_a_run_that_only_fresh_replaces(tmp_path: Path, cap
     assert (
         sum(cell.footer is not None and cell.footer.outcome is Outcome.FAIL for cell in cells) == row["cells"]["caught"]
     )
-    assert all(cell.events for cell in cells)
+    assert all(cell.events and cell.verdicts for cell in cells)
     assert run.footer is not None
     assert run.footer.missing == 0
 
@@ -88,6 +88,11 @@ def test_trials_are_stored_as_a_run_that_only_fresh_replaces(tmp_path: Path, cap
     assert defects(run_dir=place) == 2
     assert "holds another run" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+    footer = (place / "footer.json").read_bytes()
+    (place / "footer.json").unlink()  # as after an interruption
+    assert defects(run_dir=place) == 2
+    assert "holds an interrupted run" in capsys.readouterr().err
+    (place / "footer.json").write_bytes(footer)
     left = place / "cells" / "left-behind.jsonl.gz"
     left.write_bytes(b"of the run before")
     assert defects(run_dir=place, fresh=True) == 0

@@ -47,7 +47,8 @@ def test_the_failure_text_has_what_the_table_says(place: Path) -> None:
     table = PAGE.read_text("utf-8").partition("| part |")[2].partition("\n\n")[0]
     words = {word for row in table.splitlines() for word in re.findall(r"`([^`]+)`", row.split("|")[1])} - {"file:line"}
     assert {"✗ VIOLATION", "violates", "message", "by", "repeat", "history"} <= words
-    assert [word for word in words if word not in text] == []
+    begins = {word: re.search(rf"^ {{0,2}}{re.escape(word)}(?=\s)", text, re.MULTILINE) for word in words}
+    assert [word for word, line in begins.items() if line is None] == []
     assert re.search(r"step \d+  \S+\.scenario\.yaml:\d+", text)
 
 

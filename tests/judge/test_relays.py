@@ -109,7 +109,12 @@ def test_an_expectation_about_a_keyword_applies_only_where_it_is_offered(offers:
     assert judged(history, reply={"of": "m", "code": 552, "where": "SIZE"})[0].outcome is outcome
 
 
-@pytest.mark.parametrize(("code", "outcome"), [("451 4.3.0 later", Outcome.INCONCLUSIVE), ("250", Outcome.FAIL)])
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [("451 4.3.0 later", Outcome.INCONCLUSIVE), ("nothing", Outcome.INCONCLUSIVE), ("250", Outcome.FAIL)],
+)
 def test_an_unacknowledged_message_is_not_lost(code: str, outcome: Outcome) -> None:
     verdicts = judged(f"outside > mta1  m: {code}\ndrained", requirements=("RL-ACK-01",), delivered={"of": "m"})
     assert verdicts[0].outcome is outcome
+    blaming = {"expect.delivered", "invariant.nothing-acknowledged-is-lost"} if outcome is Outcome.FAIL else set()
+    assert {verdict.check for verdict in verdicts if verdict.outcome is Outcome.FAIL} == blaming
