@@ -204,6 +204,8 @@ def test_cells_that_need_neither_queue_nor_routes_apply_to_a_relay_without_them(
     bare = Assignment(candidate("relay", lacks=("queue", "routes")))
     assert inapplicable_reason(corpus()["content-passes-unchanged"], bare, SETTINGS) == ""
     assert inapplicable_reason(corpus()["lost-before-the-final-dot"], bare, SETTINGS) == ""
+    # its recipient has the route for all domains only
+    assert inapplicable_reason(corpus()["too-large-is-refused"], bare, SETTINGS) == ""
 
 
 def test_a_server_without_2010_cannot_play_the_hub():

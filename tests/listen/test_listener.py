@@ -112,12 +112,15 @@ def test_ehlo_without_extensions(listener: Listening):
 def test_a_held_reply_ends_with_the_client_and_harms_no_other_session(listener: Listening):
     waiting = RawClient(listener)
     waiting.hello()
-    thread = threading.Thread(target=waiting.message, args=(b"silent@b.test",))
+    replies: list[bytes] = []
+    thread = threading.Thread(target=lambda: replies.append(waiting.message(b"silent@b.test")))
     thread.start()
     deliver_until_printed(listener, "stall")
     assert deliver(listener, b"alice@b.test")[:3] == b"250", "while the reply is held"
+    assert thread.is_alive()
     waiting.shut_down()
     thread.join()
+    assert replies == [b""]
     deliver_until_printed(listener, "s1   -- closed by the client")
     assert deliver(listener, b"alice@b.test")[:3] == b"250", "afterwards"
     waiting.close()

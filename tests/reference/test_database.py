@@ -99,7 +99,8 @@ def test_a_failed_commit_is_raised_to_every_waiter_and_refuses_later_writes(tmp_
             await host.db.commit()
             host.db.write("PRAGMA defer_foreign_keys = ON")
             host.db.write("INSERT INTO content (message, octets) VALUES (4711, x'00')")
-            results = await asyncio.gather(*(host.db.commit() for _ in range(3)), return_exceptions=True)
+            waiters = (host.db.commit(), host.db.commit_if_room(), host.db.commit())
+            results = await asyncio.wait_for(asyncio.gather(*waiters, return_exceptions=True), 10)
             assert [type(result) for result in results] == [DatabaseError] * 3
             assert all("could not commit" in str(result) for result in results)
             with pytest.raises(DatabaseError, match="could not commit"):

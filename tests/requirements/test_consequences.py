@@ -59,6 +59,8 @@ def test_an_independently_violated_row_is_the_root_of_its_prerequisites():
         "SR-CRE-01": "SR-PRF-01",
         "SR-MNT-04": "SR-PRF-01",
     }
+    through_others = {"SR-CRE-01", "SR-MNT-03", "SR-MNT-04"}
+    assert root_violations(through_others, independent=["SR-MNT-04"]) == dict.fromkeys(through_others, "SR-MNT-04")
     assert root_violations({"SR-CRE-01", "RL-ACK-04"}, independent=["RL-ACK-04"])["SR-CRE-01"] == "SR-CRE-01"
 
 

@@ -141,6 +141,9 @@ def test_a_newer_schema_is_refused(tmp_path: Path, file: str) -> None:
     rewrite(path, json.dumps(value).encode() + newline + rest)
     with pytest.raises(SchemaTooNew, match=r"schema 3.*up to 2"):
         list(read_run(tmp_path).cells())
+    if file == "cell":
+        with pytest.raises(SchemaTooNew, match=r"schema 3.*up to 2"):
+            read_cell_ends(tmp_path)
 
 
 def test_a_folder_that_is_not_a_run_directory_is_refused(tmp_path: Path) -> None:

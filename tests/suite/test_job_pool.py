@@ -62,6 +62,7 @@ def test_heavy_jobs_run_one_after_another_and_others_pass_them():
     assert [pool.result(name) for name in NAMES] == ["A", "B", "C", "D", "E"]
     pool.close()
     assert jobs.begun == ["a", "d", "e", "b", "c"]
+    assert jobs.running_at_begin == [0, 1, 2, 0, 0]
 
 
 @pytest.mark.parametrize(

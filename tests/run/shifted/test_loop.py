@@ -31,7 +31,14 @@ def test_a_loop_without_programs_jumps_to_its_own_timers() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, ShiftedClockEventLoop)
         before = clock.now()
-        await clock.sleep(5 * 86400)
+        woken: list[float] = []
+
+        async def wake(seconds: float) -> None:
+            await clock.sleep(seconds)
+            woken.append(clock.elapsed())
+
+        await asyncio.gather(wake(5 * 86400), wake(3600), wake(7200))
+        assert woken == [pytest.approx(seconds, abs=5) for seconds in (3600, 7200, 5 * 86400)]
         return clock.elapsed(), clock.now() - before, clock.name
 
     elapsed, stamps, name = run_with_clock(main, "shifted")
