@@ -29,8 +29,8 @@ from conformance.trace.shadows import Discard, Query
 def delivery_is_reported_in_2010(facts: Facts) -> Finding:
     """Check that a primary that has passed a message on names its shadow in the answer to the holder's next query.
 
-    A query within `COMMIT_TIME_S` of the passing on is skipped, and so is one whose answer leaves something out for want of room:
-    the next one is judged. There is no occasion where the judged query came so late that the notification has expired, after the
+    Of queries in several sessions that cross, any answer may have it. A query within `COMMIT_TIME_S` of the passing on is skipped,
+    and so is one whose answer leaves something out for want of room: the next one is judged. There is no occasion where the judged query came so late that the notification has expired, after the
     holder took the shadow over or the primary's queue was wiped, or after another query in a session that a fault altered: the
     primary may have given an answer other than the one that was recorded.
     """
@@ -58,7 +58,8 @@ def delivery_is_reported_in_2010(facts: Facts) -> Finding:
             assert reply.operation is not None
             if query.t - done_t < COMMIT_TIME_S or reply.operation.left:
                 continue
-            notified = [d for d in facts.discards_by_copy.get((primary, shadow_id, holder), ()) if d.n <= reply.n]
+            end_n = max(one.exchange.reply.n for one in asked if one.n < reply.n and one.exchange.reply is not None)
+            notified = [d for d in facts.discards_by_copy.get((primary, shadow_id, holder), ()) if d.n <= end_n]
             is_taken_over = held.until_n is not None and held.until_n < query.n and not notified
             if (
                 is_taken_over

@@ -244,6 +244,22 @@ class History:
         if not in_session:
             self.close(one, polite=answer != "silence")
 
+    def query_twice(self, by: str, at: str, first: Sequence[str], second: Sequence[str]) -> None:
+        """Add two XQDISCARD in two sessions, and then the replies to both: the shadow ids in each."""
+        line = f"XQDISCARD {by} 100"
+        sessions = [self.connect(by, at), self.connect(by, at)]
+        for one in sessions:
+            self.say(one, line)
+        for one, shadow_ids in zip(sessions, (first, second), strict=True):
+            ids = [f"2.0.0 discard {shadow_id}" for shadow_id in shadow_ids]
+            texts = (f"2.0.0 database {self.database(at)}", *ids, "2.0.0 end 0")
+            asked = PROFILE_1.parse_command(line)
+            self.reply_to(
+                one, "XQDISCARD", 250, *texts, operation=PROFILE_1.parse_reply(asked, 250, texts, content=False)
+            )
+        for one in sessions:
+            self.close(one)
+
     def step(self, phase: str, path: str, verb: str, label: str | None = None, detail: str = "") -> None:
         self.add(ev.StepEvent, phase=phase, path=path, verb=verb, line=1, label=label, detail=detail)
 

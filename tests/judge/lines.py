@@ -19,6 +19,7 @@
     mbx1 > outside  journal of m, to audit@archive.test: 250
     mbx2 ? mbx1: s1, s2                          XQDISCARD and the ids in its reply; `nothing`, `silence`, or a refusal
     mbx2 ? mbx1 for 2: s1, s2; 3 left            how many it asks for (else 100), and how many are left (else none)
+    mbx2 ? mbx1 twice: nothing, and s1           two of them in two sessions, answered after both were sent
     mbx1 >< mbx2                                 a connection that fails
     mbx1 > mbx2  is not answered                 a session of a greeting and of an EHLO without its reply
     outside > mbx1  says NOOP: 250 2.0.0 ok      one command and its reply, in the session that is open
@@ -148,6 +149,11 @@ def _queried(history: History, m: re.Match[str]) -> None:
     history.query(
         m["by"], m["at"], reply, in_session=bool(m["also"]), limit=int(m["limit"] or 100), left=int(m["left"] or 0)
     )
+
+
+def _queried_twice(history: History, m: re.Match[str]) -> None:
+    first, second = (() if ids == "nothing" else _several(ids) for ids in (m["first"], m["second"]))
+    history.query_twice(m["by"], m["at"], first, second)
 
 
 def _said(history: History, m: re.Match[str]) -> None:
@@ -307,6 +313,7 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (_PAIR + _REPORT + _RESULT, _reported),
     (_PAIR + _JOURNAL + _RESULT, _reported),
     (_PAIR + _WHAT + _RESULT, _sent),
+    (r"(?P<by>\S+) \? (?P<at>\S+) twice: (?P<first>.+), and (?P<second>.+)", _queried_twice),
     (r"(?P<by>\S+) \? (?P<at>\S+?)(?: for (?P<limit>\d+))?(?P<also> also)?: (?P<answer>.+?)(?:; (?P<left>\d+) left)?",
      _queried),
     (r"(?P<node>\S+) has database (?P<database>\S+)", _renamed),
