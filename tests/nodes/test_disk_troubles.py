@@ -169,3 +169,40 @@ def test_a_slow_sync_takes_at_least_the_configured_time(tmp_path: Path) -> None:
         await disk.close()
 
     run(test)
+
+
+WRITES_BY_STDIO = """
+import ctypes, errno, os, sys
+C = ctypes.CDLL(None, use_errno=True)
+C.fopen.restype = ctypes.c_void_p
+os.chdir(sys.argv[1])
+def opened(name):
+    file = ctypes.c_void_p(C.fopen(name, b"w"))
+    C.fputs(b"x", file)
+    return file
+def outcome(result):
+    return errno.errorcode[ctypes.get_errno()] if result else "written"
+flushed = opened(b"flushed")
+print(outcome(C.fflush(flushed)), "error" if C.ferror(flushed) else "no error", outcome(C.fclose(flushed)))
+print(outcome(C.fclose(opened(b"closed"))))
+"""
+
+
+@layered
+def test_a_full_disk_fails_the_flush_and_the_close_of_a_stream(tmp_path: Path) -> None:
+    """stdio writes its buffer with calls that no library can replace; OpenSMTPD writes its messages so."""
+
+    async def test() -> None:
+        disk, full = disk_of(tmp_path, "full-at-write"), trouble("full", at_write=2)
+        await disk.mount()
+        await disk.apply(full, 0)
+        assert said(disk, WRITES_BY_STDIO, tmp_path) == "written no error written\nENOSPC"
+        assert said(disk, WRITES_BY_STDIO, tmp_path) == "ENOSPC error ENOSPC\nENOSPC"
+        assert disk.faults_met(full) == "4 refused writes"
+        assert content(disk, tmp_path) == {}
+        await disk.heal(full)
+        assert said(disk, WRITES_BY_STDIO, tmp_path) == "written no error written\nwritten"
+        assert content(disk, tmp_path) == {"flushed": "x", "closed": "x"}
+        await disk.close()
+
+    run(test)

@@ -26,7 +26,8 @@
  * programs started with a cleaned environment; O_DIRECT; io_uring; kernel and POSIX AIO; files that the layer cannot read.
  *
  * Faults: syncs are delayed (`slow`), syncs fail with EIO (`sync_fails`), writes fail with ENOSPC after `writes_left` have
- * succeeded; writes that stdio makes from its buffer are not counted.
+ * succeeded. A flush or close of a stream whose buffer holds something is one such write. Not counted are writes that stdio makes
+ * because its buffer is full, or at the end of the process.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,5 +1,6 @@
 /* Replaces the calls that write: synchronous ones are logged as syncs, and any may fail as on a full disk. */
 #include "layer.h"
+#include <stdio_ext.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 
@@ -80,9 +81,20 @@ static void log_flush(int fd)
         log_sync(fd, (enum op)kind);
 }
 
+/* Whether the C library must not write this stream's buffer; then set the stream's error flag and errno, as a failed write does. */
+static int flush_must_fail(FILE *file)
+{
+    if (!file || __fpending(file) == 0 || !write_must_fail(fileno(file)))
+        return 0;
+    file->_flags |= _IO_ERR_SEEN;
+    return 1;
+}
+
 int fflush(FILE *file)
 {
     REAL(fflush, int, FILE *);
+    if (flush_must_fail(file))
+        return EOF;
     int result = real(file);
     if (result == 0 && file && state && !in_layer && state->synchronous)
         log_flush(fileno(file));
@@ -92,7 +104,14 @@ int fflush(FILE *file)
 int fclose(FILE *file)
 {
     REAL(fclose, int, FILE *);
-    if (file && state && !in_layer && state->synchronous)
-        fflush(file);
-    return real(file);
+    int error = 0;
+    if (file && state && !in_layer && __fpending(file) > 0 && fflush(file) != 0) {
+        error = errno;
+        __fpurge(file); /* else the real one writes the buffer */
+    }
+    int result = real(file);
+    if (!error)
+        return result;
+    errno = error;
+    return EOF;
 }
