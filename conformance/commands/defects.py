@@ -19,7 +19,15 @@ from conformance import paths
 from conformance.candidates.description import REFERENCE
 from conformance.candidates.lookup import reference_defects
 from conformance.defects.page import page
-from conformance.defects.plan import FOUND_FOLDER, Defect, PlannedTrial, active_defects, plan_trials, retired_defects
+from conformance.defects.plan import (
+    FOUND_FOLDER,
+    Defect,
+    PlannedTrial,
+    active_defects,
+    disk_defects,
+    plan_trials,
+    retired_defects,
+)
 from conformance.defects.table import (
     DefectTable,
     blind_gaps,
@@ -115,7 +123,7 @@ def print_defects(
         typer.echo(json.dumps(_json_entries(printed), indent=2))
     else:
         _print_table(printed)
-    text = page(table, catalogue(), retired_defects())
+    text = page(table, catalogue(), retired_defects(), disk_defects())
     if write is not None:
         write.write_text(text, "utf-8")
     found_gaps: list[str] = []

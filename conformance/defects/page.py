@@ -25,16 +25,22 @@ ALONE = "## What each check catches alone"
 """The heading of the section that says what would be missed without a check."""
 
 
-def page(table: DefectTable, catalogue: Catalogue, retired: Sequence[Defect] = ()) -> str:
-    """Return the text of docs/defects.md; equal tables give equal texts."""
+def page(
+    table: DefectTable, catalogue: Catalogue, retired: Sequence[Defect] = (), on_disks: Sequence[Defect] = ()
+) -> str:
+    """Return the text of docs/defects.md; equal arguments give equal texts.
+
+    `retired` and `on_disks` are defects that are not in the table: those declared right, and those that need failing disks.
+    """
     parts = (
         *_format_groups(table, catalogue),
         *_format_first_blames(table),
         *_format_blind(table),
+        *_format_disk_defects(on_disks),
         *_format_retired(retired),
         *_format_checks(table),
         *_format_scenarios(table),
-        *_format_requirements(table, catalogue),
+        *_format_requirements(table, catalogue, on_disks),
     )
     return "\n".join([_HEAD.format(count=len(table.rows), max_cells=MAX_CELLS_PER_SCENARIO), *parts, ""])
 
@@ -88,6 +94,18 @@ def _format_blind(table: DefectTable) -> Iterator[str]:
         yield ""
 
 
+def _format_disk_defects(defects: Sequence[Defect]) -> Iterator[str]:
+    """Yield the lines on the defects that show only on failing disks; nothing without any."""
+    if defects:
+        yield "## On failing disks\n"
+        yield "These need a server that is a program with a disk of its own, and real time: `tests/run/test_failing_disks.py`"
+        yield "shows each of them to be caught, and blamed on what it breaks alone.\n"
+        yield "| defect | what it does | breaks |"
+        yield "|---|---|---|"
+        yield from (f"| `{defect.name}` | {defect.says} | {defect.breaks} |" for defect in defects)
+        yield ""
+
+
 def _format_retired(defects: Sequence[Defect]) -> Iterator[str]:
     """Yield the lines on retired defects, which a ruling has declared right; nothing without any."""
     if defects:
@@ -138,12 +156,16 @@ def _format_scenarios(table: DefectTable) -> Iterator[str]:
         yield f"Not tried, since they need servers that are programs with disks of their own: {', '.join(table.untried)}.\n"
 
 
-def _format_requirements(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
-    """Yield the lines that say, for each requirement that is not retired, which caught defects break it: these prove that it is judged."""
+def _format_requirements(table: DefectTable, catalogue: Catalogue, on_disks: Sequence[Defect]) -> Iterator[str]:
+    """Yield the lines that say, for each requirement that is not retired, which defects break it: these prove that it is judged.
+
+    They are those of the table that are caught, and all in `on_disks`.
+    """
     yield "## What proves that a requirement is judged\n"
     yield "| requirement | level | seen on | defects |"
     yield "|---|---|---|---|"
     proven = table.proven
     for row in catalogue.requirements:
         if row.retired is None:
-            yield f"| {row.id} | {row.level} | {row.seen_on} | {', '.join(proven.get(row.id, ())) or 'none'} |"
+            names = sorted([*proven.get(row.id, ()), *(defect.name for defect in on_disks if defect.breaks == row.id)])
+            yield f"| {row.id} | {row.level} | {row.seen_on} | {', '.join(names) or 'none'} |"

@@ -71,8 +71,13 @@ def retired_defects() -> tuple[Defect, ...]:
     return tuple(defect for defect in _read_catalogue() if defect.retired)
 
 
-def _read_catalogue() -> tuple[Defect, ...]:
-    """Return all defects of the reference, sorted by name, without those that show only on failing disks, which need real time."""
+def disk_defects() -> tuple[Defect, ...]:
+    """Return the reference's defects that show only on failing disks, which need real time, sorted by name."""
+    return _read_catalogue(on_disks=True)
+
+
+def _read_catalogue(*, on_disks: bool = False) -> tuple[Defect, ...]:
+    """Return all defects of the reference, sorted by name: those that show only on failing disks, or all others."""
     return tuple(
         # `says` is the docstring of the defect's class.
         Defect(
@@ -83,7 +88,7 @@ def _read_catalogue() -> tuple[Defect, ...]:
             needs_expectation=defect.needs_expectation or "",
         )
         for name, defect in sorted(reference_defects().items())
-        if not defect.on_disks
+        if defect.on_disks is on_disks
     )
 
 

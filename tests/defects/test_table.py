@@ -128,6 +128,14 @@ def test_the_page_names_every_defect_and_its_requirement():
     assert "| SR-CRE-02 | must | wire | two |" in text
 
 
+def test_the_page_names_the_defects_on_failing_disks_and_counts_them_as_proof():
+    disk = Defect("on-disk", "SR-CRE-02", "Does not sync.")
+    text = page(build_table((ONE, TWO), ("s",), (SOUND, FIRST, SECOND)), SMALL, (), (disk,))
+    assert "| `on-disk` | Does not sync. | SR-CRE-02 |" in text
+    assert "| SR-CRE-02 | must | wire | on-disk, two |" in text
+    assert "On failing disks" not in page(build_table((ONE, TWO), ("s",), (SOUND, FIRST, SECOND)), SMALL)
+
+
 def test_the_page_says_for_which_defects_another_requirement_is_blamed_first():
     second = replace(SECOND, blames=(*FIRST.blames, *SECOND.blames))
     text = page(build_table((ONE, TWO), ("s",), (SOUND, FIRST, second)), SMALL)

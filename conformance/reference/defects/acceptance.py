@@ -51,6 +51,21 @@ class BeginsAnew(Database):
         super().open()
 
 
+@defect("relies-on-fsync-to-keep-a-directory", breaks="RL-ACK-05", slot="database", on_disks=True)
+class ReliesOnFsyncToKeepADirectory(Database):
+    """Makes a directory for its queue database, and never syncs the directory above, which alone must keep that name: a power cut
+    may take the whole queue."""
+
+    def open(self) -> None:
+        """Open the database in the directory `queue`, which is made at the first start; correct is to put it where it belongs.
+
+        Raises DatabaseError as the correct one does.
+        """
+        self._path = self._path.parent / "queue" / self._path.name
+        self._path.parent.mkdir(exist_ok=True)
+        super().open()
+
+
 @defect("rejects-before-it-forgets", breaks="SR-ENA-04", slot="acceptance")
 class RejectsBeforeItForgets(Acceptance):
     """Rejects a message, and deletes it five seconds later: if it is killed meanwhile, it delivers the message."""
