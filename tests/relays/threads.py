@@ -50,6 +50,13 @@ class TakesUnlistedForPermanent(Relay):
         return codes.get(to, 451) not in (421, 450, 451, 452)
 
 
+class TakesDeferralsForFailures(Relay):
+    """Every refusal is a hard failure, also one for now."""
+
+    def is_done(self, codes: dict[str, int], to: str) -> bool:
+        return to in codes
+
+
 class _NeedsAllReplies(Hop):
     async def finals(self, taken: Sequence[str]) -> dict[str, int]:
         return {to: await self.reply() for to in taken}
