@@ -6,6 +6,9 @@ started in it. The guard itself is not in the cgroup, and the harness kills the 
 ended, in whatever way. Where there is none, the guard may have a second guard as its parent (`--twice`): when the node
 kills one of the two, the other kills the node.
 
+When the command has ended, the guard kills what it left running. After SIGTERM the rest gets MAX_REST_S to finish its
+work first: a server that forks for each delivery leaves some amid one.
+
 Twice a second at most the guard looks at the node's limits. It kills a node that is over one, and writes which one as the last
 line of the log.
 
@@ -44,8 +47,11 @@ _CHUNK = 65536
 _LIMIT_INTERVAL_S = 0.5
 """Seconds between two looks at the limits; ten times as long as a look took, where that is more."""
 
-_MAX_REST_S = 2.0
+_MAX_LOG_S = 2.0
 """Seconds for which the rest of the log of a killed tree is copied at most."""
+
+MAX_REST_S = 1.0
+"""Seconds for which the processes that a stopped command leaves may go on, as in `private_root`."""
 
 OVER_LIMIT = 120
 """Exit code of a guard that killed its tree because the tree was over a limit."""
@@ -136,9 +142,9 @@ class LogCopier:
     def copy_rest(self) -> None:
         """Copy what is left until the end of the input, which comes when every process that can write to it has ended.
 
-        Blocks for `_MAX_REST_S` seconds at most: a process outside of the tree, or one that could not be killed, may keep it open.
+        Blocks for `_MAX_LOG_S` seconds at most: a process outside of the tree, or one that could not be killed, may keep it open.
         """
-        deadline = time.monotonic() + _MAX_REST_S
+        deadline = time.monotonic() + _MAX_LOG_S
         while (left := deadline - time.monotonic()) > 0 and select.select([self._source], [], [], left)[0]:
             if not self.copy_chunk():
                 return
@@ -147,8 +153,8 @@ class LogCopier:
 class Guard:
     """Starts the command in its constructor; `run` handles what its processes, its log, its limits and the harness's octets ask for.
 
-    `_code` is the command's exit code (-n after signal n), None while it runs. `_reading` is the pipe of what the tree
-    prints, `_waking` a pipe that becomes readable when a child ends.
+    `_code` is the command's exit code (-n after signal n), None while it runs; `_rest_until` is when what it left running is
+    killed. `_reading` is the pipe of what the tree prints, `_waking` a pipe that becomes readable when a child ends.
     """
 
     def __init__(self, options: Options) -> None:
@@ -163,6 +169,8 @@ class Guard:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         self._command = self._start(writing)
         self._code: int | None = None
+        self._asked_to_end = False
+        self._rest_until = 0.0
         os.close(writing)
         self._log = LogCopier(reading, options.log_limit)
         self._selector.register(0, selectors.EVENT_READ, "harness")
@@ -205,29 +213,45 @@ class Guard:
     def run(self) -> int:
         """Block until the command ends, is over a limit, or the harness ends or asks for SIGKILL; kill the tree.
 
-        With two guards the end of the other one ends this one too. Return the exit code of the guard: the command's,
-        120 for a limit, 137 when the tree was killed.
+        After SIGTERM what the command left has MAX_REST_S to end by itself. With two guards the end of the other one ends
+        this one too. Return the exit code of the guard: the command's, 120 for a limit, 137 when the tree was killed.
         """
         due = time.monotonic() + _LIMIT_INTERVAL_S
         while True:
-            wait = max(due - time.monotonic(), 0) if self._options.has_limits else None
-            ready = {key.data for key, _ in self._selector.select(wait)}
+            ready = {key.data for key, _ in self._selector.select(self._longest_wait(due))}
             if "log" in ready and not self._log.copy_chunk():
                 self._selector.unregister(self._reading)
             if "child" in ready:
                 os.read(self._waking, _CHUNK)
-                self._code = dict(reap()).get(self._command.pid, self._code)
-                if self._code is not None:
-                    return self._finish()
+                self._reap()
             if "other guard" in ready:
                 return self._kill()
             if "harness" in ready and (code := self._handle_octet(os.read(0, 1))) is not None:
                 return code
+            if self._code is not None and self._is_rest_over():
+                return self._finish()
             if self._options.has_limits and time.monotonic() >= due:
                 began = time.monotonic()
                 if reason := self._exceeded_limit():
                     return self._kill_over_limit(reason)
                 due = time.monotonic() + max(_LIMIT_INTERVAL_S, 10 * (time.monotonic() - began))
+
+    def _longest_wait(self, due: float) -> float | None:
+        """Return for how many seconds nothing has to be done; None for ever. `due` is the time of the next look at the limits."""
+        times = [due] if self._options.has_limits else []
+        times += [self._rest_until] if self._code is not None else []
+        return max(min(times) - time.monotonic(), 0) if times else None
+
+    def _reap(self) -> None:
+        """Reap the children that have ended; when the command is one of them, note its exit code and how long the rest may go on."""
+        codes = dict(reap())
+        if self._code is None and (code := codes.get(self._command.pid)) is not None:
+            self._code = code
+            self._rest_until = time.monotonic() + (MAX_REST_S if self._asked_to_end else 0)
+
+    def _is_rest_over(self) -> bool:
+        """Return whether nothing that the command left runs any more, or its time is over."""
+        return time.monotonic() >= self._rest_until or not any(descendants(os.getpid()))
 
     def _handle_octet(self, octet: bytes) -> int | None:
         """Send the signal that an octet of the harness asks for, and return None.
@@ -235,7 +259,9 @@ class Guard:
         For `K` or an unknown octet, and at the end of the input (b""), kill the tree and return the exit code of the guard.
         """
         if octet in _COMMAND_SIGNALS:
-            os.kill(self._command.pid, _COMMAND_SIGNALS[octet])  # not reaped yet, so no other process has its id
+            self._asked_to_end = self._asked_to_end or octet == b"T"
+            if self._code is None:  # not reaped yet, so no other process has its id
+                os.kill(self._command.pid, _COMMAND_SIGNALS[octet])
         elif octet in _TREE_SIGNALS:
             signal_tree(_TREE_SIGNALS[octet])
         else:

@@ -9,7 +9,9 @@ environment.
 
 The guard is the harness's process above the server's processes (`guard`). This process stays as the namespace's init:
 it passes SIGTERM and SIGHUP on to the command, reaps all processes, and exits with the command's exit code. Then the
-kernel kills everything in the namespace. It imports the standard library only, since it must start at once.
+kernel kills everything in the namespace. A command that ends after SIGTERM may leave processes to finish their work, such
+as one that is amid a delivery: they get MAX_REST_S for that. It imports the standard library only, since it must start at
+once.
 """
 
 import ctypes
@@ -18,7 +20,11 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
+
+MAX_REST_S = 1.0
+"""Seconds for which the processes that a stopped command leaves may go on."""
 
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 
@@ -96,7 +102,8 @@ def run_as_init(argv: list[str]) -> int:
     """Run a command as the init of a PID namespace: pass signals on, reap all processes, and return its exit code.
 
     The code is 128 + n after signal n, as a shell reports it, and 127 for a command that cannot be started. Messages to
-    syslog are written to stderr, since some servers have no other log. Blocks until the command ends.
+    syslog are written to stderr, since some servers have no other log. Blocks until the command ends, and after SIGTERM
+    until every process has ended, for MAX_REST_S more at most.
     """
     syslog = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     syslog.bind("/dev/log")
@@ -118,20 +125,37 @@ def run_as_init(argv: list[str]) -> int:
     waking, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
+    asked_to_end = False
+
+    def pass_on(number: int, frame: object) -> None:
+        """Send the command a signal that this process got, unless it has ended: then its id may be another's."""
+        nonlocal asked_to_end
+        asked_to_end = asked_to_end or number == signal.SIGTERM
+        if code is None:
+            os.kill(command, number)
+
+    code: int | None = None
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, frame: os.kill(command, number))
+        signal.signal(number, pass_on)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
+    deadline: float | None = None
     with selectors.DefaultSelector() as selector:
         selector.register(waking, selectors.EVENT_READ)
         selector.register(syslog, selectors.EVENT_READ)
-        while (code := _reap(command)) is None:
-            for key, _ in selector.select():
+        while True:
+            ended, any_left = _reap(command)
+            if ended is not None:
+                code, deadline = ended, time.monotonic() + (MAX_REST_S if asked_to_end else 0)
+            if deadline is not None and (not any_left or time.monotonic() >= deadline):
+                break
+            for key, _ in selector.select(None if deadline is None else deadline - time.monotonic()):
                 if key.fileobj is syslog:
                     _print_syslog(syslog)
                 else:
                     os.read(waking, 512)
     _print_syslog(syslog)
+    assert code is not None
     return code if code >= 0 else 128 - code
 
 
@@ -144,20 +168,21 @@ def _print_syslog(syslog: socket.socket) -> None:
             return
 
 
-def _reap(command: int) -> int | None:
-    """Reap every process that has ended, up to the command, whose process id is `command`; does not block.
+def _reap(command: int) -> tuple[int | None, bool]:
+    """Reap every process that has ended; does not block. `command` is the process id of the command.
 
-    Return the command's exit code (-n after signal n), or None while it runs.
+    Return the command's exit code (-n after signal n) if it is among them, else None, and whether any process is left.
     """
+    code = None
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return None
-        if pid == command:
-            return os.waitstatus_to_exitcode(status)
+            return code, False
         if pid == 0:
-            return None
+            return code, True
+        if pid == command:
+            code = os.waitstatus_to_exitcode(status)
 
 
 def main(argv: list[str]) -> int:
