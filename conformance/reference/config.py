@@ -252,15 +252,17 @@ class NodeConfiguration(_StrictModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_server_names_as_in_peers(cls, document: Any) -> Any:
-        """Return the JSON document with the servers of mailboxes and routes spelled as this server and its peers are.
+    def _with_server_names_in_one_spelling(cls, document: Any) -> Any:
+        """Return the JSON document with the names of peers in lower case, and those in mailboxes and routes spelled as here.
 
         Names of servers are compared without regard to letter case (node contract). So the rest of the node can compare them as
-        they are. The name of any other server stays as it is. A document that lacks a name, or has a wrong type there, is
-        returned unchanged: validation refuses it.
+        they are, also with those in its database, which an earlier configuration may have spelled otherwise. This server keeps its
+        name as it is, and so does any server that is no peer. A document that lacks a name, or has a wrong type there, is returned
+        unchanged: validation refuses it.
         """
         try:
-            known = [document["name"], *(peer["name"] for peer in document.get("peers", ()))]
+            peers = [{**peer, "name": peer["name"].casefold()} for peer in document.get("peers", [])]
+            known = [document["name"], *(peer["name"] for peer in peers)]
             spelling = {name.casefold(): name for name in known}
 
             def spelled(entry: dict[str, Any], key: str) -> dict[str, Any]:
@@ -274,7 +276,7 @@ class NodeConfiguration(_StrictModel):
             ]
         except (KeyError, TypeError, AttributeError):
             return document
-        return {**document, "mailboxes": mailboxes, "routes": routes}
+        return {**document, **({"peers": peers} if peers else {}), "mailboxes": mailboxes, "routes": routes}
 
     @model_validator(mode="after")
     def _check_contract_keys(self) -> "NodeConfiguration":
@@ -297,8 +299,8 @@ class NodeConfiguration(_StrictModel):
 
     @cached_property
     def peers_by_name(self) -> dict[str, Peer]:
-        """The peers by name in lower case, since EHLO names are compared without case (RFC 5321 2.4)."""
-        return {peer.name.casefold(): peer for peer in self.peers}
+        """The peers by name, which is in lower case."""
+        return {peer.name: peer for peer in self.peers}
 
     @cached_property
     def hub_sites(self) -> frozenset[str]:

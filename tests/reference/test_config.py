@@ -86,6 +86,21 @@ def test_a_site_of_contract_1_is_no_hub_site():
         parse_configuration(json.dumps(given))
 
 
+def test_a_peer_in_another_letter_case_is_the_server_that_the_database_knows():
+    """Holders, notifications and contacts are stored under the name of an earlier configuration."""
+    given = document()
+    respelled = {**given, "peers": [{**peer, "name": peer["name"].upper()} for peer in given["peers"]]}
+    config, again = parse_configuration(json.dumps(given)), parse_configuration(json.dumps(respelled))
+    assert given["peers"] != respelled["peers"]
+    assert (again.peers, again.mailboxes, again.routes) == (config.peers, config.mailboxes, config.routes)
+
+
+@pytest.mark.parametrize("peers", [{}, "", None, {"name": "mbx2"}])
+def test_peers_of_another_type_are_refused(peers: object):
+    with pytest.raises(ConfigurationError, match="peers"):
+        parse_configuration(json.dumps({**document(), "peers": peers}))
+
+
 def test_servers_of_mailboxes_and_routes_are_found_in_any_letter_case():
     given = document()
     given["mailboxes"] = [{**mailbox, "server": mailbox["server"].upper()} for mailbox in given["mailboxes"]]
