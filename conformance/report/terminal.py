@@ -16,7 +16,7 @@ from rich.text import Text
 
 from conformance.report.escaping import code_span, escape_annotation, escape_markdown, visible
 from conformance.report.root_causes import RootCause, find_root_causes, order_by_root_cause
-from conformance.report.run_summary import CellSummary, MatrixSquare, RunSummary, outcome_matrix
+from conformance.report.run_summary import CellSummary, MatrixSquare, RunSummary, cells_of_candidate, outcome_matrix
 from conformance.verdicts import Outcome
 from conformance.verdicts.outcome import OK_OUTCOMES, OUTCOME_DISPLAY
 
@@ -24,6 +24,8 @@ _MAX_FAILURES = 20
 _MAX_REMARKS = 3
 """Remarks of one cell that the summary shows."""
 _MAX_CAUSES = 10
+_MIN_COLUMN = 12
+"""Characters that the matrix needs for each candidate; with less, only the sums of each candidate are shown."""
 _MAX_ANNOTATIONS = 10
 """Annotations of one level that GitHub shows for each step; it drops the rest."""
 
@@ -31,6 +33,7 @@ _MAX_ANNOTATIONS = 10
 def terminal_summary(run: RunSummary, *, width: int, colour: bool) -> str:
     """Return the matrix, the root causes, the cells that did not pass, remarks, counts and notes, in `width` columns.
 
+    Where the matrix has no room for all candidates, the outcomes of each candidate take its place.
     Long lists are cut; those of root causes and of cells that did not pass end with the number of the others. With `colour` the
     text has escape sequences.
     """
@@ -43,7 +46,8 @@ def terminal_summary(run: RunSummary, *, width: int, colour: bool) -> str:
         legacy_windows=False,
         highlight=False,
     )
-    console.print(_matrix_table(run))
+    has_room = len(run.candidates) * _MIN_COLUMN <= width
+    console.print(_matrix_table(run) if has_room else _candidates_table(run))
     root_causes = find_root_causes(run.cells)
     for cause in root_causes[:_MAX_CAUSES]:
         console.print(Text(_cause_text(cause, run), style="bold"))
@@ -203,6 +207,16 @@ def _matrix_table(run: RunSummary) -> Table:
         table.add_column(Text(visible(name)), overflow="fold")
     for line in outcome_matrix(run):
         table.add_row(Text(visible(line.scenario)), *(_square_text(square) for square in line.squares))
+    return table
+
+
+def _candidates_table(run: RunSummary) -> Table:
+    """Return the outcomes of all scenarios for each candidate as a table for the terminal."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("candidate", overflow="fold")
+    table.add_column("cells of all scenarios")
+    for name in run.candidates:
+        table.add_row(Text(visible(name)), _square_text(MatrixSquare(cells_of_candidate(run.cells, name))))
     return table
 
 

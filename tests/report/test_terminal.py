@@ -23,6 +23,16 @@ def test_colour_is_used_on_request() -> None:
     assert "\x1b[" not in terminal_summary(run_summary(good()), width=80, colour=False)
 
 
+def test_a_matrix_without_room_for_every_candidate_gives_way_to_their_sums() -> None:
+    cells = [good(candidate=f"mta{number}", scenario=name) for number in range(7) for name in ("one", "other")]
+    run = run_summary(*cells, judged(Outcome.FAIL, "SR-CRE-01", candidate="mta6", scenario="third"))
+    narrow = terminal_summary(run, width=80, colour=False).splitlines()
+    assert narrow[0].split() == ["candidate", "cells", "of", "all", "scenarios"]
+    assert [" ".join(line.split()) for line in narrow[1:8]] == [*(f"mta{n} ✓ 2" for n in range(6)), "mta6 ✗ 1 ✓ 2"]
+    wide = terminal_summary(run, width=84, colour=False).splitlines()
+    assert wide[0].split() == ["scenario", *(f"mta{n}" for n in range(7))]
+
+
 def test_square_brackets_of_a_name_are_printed_as_they_are() -> None:
     text = terminal_summary(run_summary(judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "[red]"})), width=80, colour=False)
     assert "[a=[red]]" in text
