@@ -11,6 +11,7 @@ UNSEEN = {
     "invariant.two-copies-at-acknowledgement::vacuous: the only other server offers it no shadow": "not-applicable",
     "invariant.nothing-acknowledged-is-lost::good: its time was up, and then that of its report": "pass",
     "invariant.nothing-acknowledged-is-lost::good: it was refused, and so was its report before it named a recipient": "pass",
+    "invariant.nothing-acknowledged-is-lost::good: the hop announces a smaller SIZE, and the reverse-path is null": "pass",
     "model.RL-BDA-02::good: an empty last chunk behind the last one is refused": "pass",
 }
 """The histories that the second oracle judges otherwise, with the recorded outcome: its layers hold neither the replies to EHLO nor

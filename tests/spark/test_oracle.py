@@ -45,7 +45,7 @@ def test_every_invariant_but_three_has_a_query() -> None:
 
 
 @pytest.mark.long
-def test_what_both_oracles_decide_is_the_same_in_every_miniature_of_a_whole_history_but_four(
+def test_what_both_oracles_decide_is_the_same_in_every_miniature_of_a_whole_history_but_five(
     tables: dict[str, list[dict[str, Any]]],
 ) -> None:
     assert tables["runs"][0]["cells"] == sum(one.setting.complete for one in miniatures())
