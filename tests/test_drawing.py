@@ -17,4 +17,6 @@ def test_a_larger_draw_begins_with_the_smaller_one_and_a_new_or_gone_item_moves_
     assert drawn(items[::-1], 5, 1) == five, "the order of the items does not matter"
     gone = next(one for one in items if one not in drawn(items, 10, 1))
     assert drawn([one for one in items if one != gone], 10, 1) == drawn(items, 10, 1)
+    rest = [one for one in items if one != five[2]]
+    assert drawn(rest, 9, 1) == [one for one in drawn(items, 10, 1) if one != five[2]]
     assert drawn(items, None, 1) == items

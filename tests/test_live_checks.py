@@ -23,7 +23,14 @@ FINDINGS = [
 
 @pytest.mark.parametrize(
     ("outcomes", "code"),
-    [("pass warn not-applicable", 0), ("pass fail inconclusive", 1), ("pass inconclusive", 3), ("", 3)],
+    [
+        ("pass warn not-applicable", 0),
+        ("pass fail inconclusive", 1),
+        ("inconclusive fail warn", 1),
+        ("pass inconclusive", 3),
+        ("inconclusive warn", 3),
+        ("", 3),
+    ],
 )
 def test_the_exit_code_is_that_of_the_worst_finding(outcomes: str, code: int):
     assert exit_code([LiveFinding("a", "RFC 5321", LiveOutcome(word), "") for word in outcomes.split()]) == code
@@ -38,6 +45,7 @@ def test_json_has_the_promised_keys_and_the_session_where_there_is_one():
         "outcome": "pass",
         "sentence": "250 mx.test",
     }
+    assert failed.keys() == {*passed, "session", "transcript"}
     assert (failed["requirement"], failed["session"], failed["outcome"]) == ("RL-RPL-02", "s1", "fail")
     assert failed["transcript"] == [r"S: 250\x00"]
 

@@ -157,7 +157,7 @@ def test_a_mixed_assignment_gives_each_server_its_candidate(tmp_path: Path):
 
 
 def test_a_program_that_is_not_installed_is_named(tmp_path: Path):
-    assignment = read_assignment(str(written(tmp_path, MINE + "programs: [no-such-program]\n")), SHIPPED)
+    assignment = read_assignment(str(written(tmp_path, MINE + "programs: [sh, no-such-program]\n")), SHIPPED)
     assert assignment.unavailable(("mta1",)) == ("mine: no-such-program is not installed",)
 
 

@@ -56,5 +56,6 @@ def test_the_doctor_says_how_to_install_what_is_missing(
     assert all(one.how_to_install for one in found.values() if one.found is None)
     print_programs()
     printed = capsys.readouterr().out.splitlines()
-    assert {f"  {one.name}: {one.how_to_install}" for one in found.values() if one.found is None} <= set(printed)
+    places = {f"  {one.name}: {one.how_to_install}": one.found for one in found.values()}
+    assert [line for line in printed if line in places] == [line for line, place in places.items() if place is None]
     assert any("smtp-conformance[" in line for line in printed), "brackets are not taken as the table's markup"

@@ -150,8 +150,12 @@ def test_every_documented_command_has_its_former_exit_code(folder: Path):
 @pytest.mark.parametrize("tables", [True, False], ids=["from its tables", "from its lines"])
 def test_the_stored_run_is_aggregated(run_dir: Path, tmp_path: Path, tables: bool):
     pytest.importorskip("pyspark")
+    from conformance.spark.ingest import read_headers
+
     if not tables:
         shutil.rmtree(run_dir / "parquet")
+    (found,) = read_headers([run_dir]).runs.values()
+    assert found.parquet is tables
     ran = conformance_command("aggregate", "run", "--out", "site", cwd=tmp_path, timeout=400)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert (tmp_path / "site" / "index.html").is_file()

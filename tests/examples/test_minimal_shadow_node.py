@@ -150,4 +150,5 @@ def test_a_defect_is_caught_and_blamed_on_its_row(tmp_path: Path, description: s
     words = ("run", "-k", "inbound-acknowledgement-waits", "--clock", "shifted", "--run-dir", str(tmp_path / "run"))
     ran = conformance_command(*words, "--candidate", str(EXAMPLE / f"{description}.yaml"), cwd=ROOT)
     assert ran.returncode == code, ran.stdout + ran.stderr
+    assert f"1 {'fail' if code else 'pass'}" in ran.stdout
     assert ("violates  SR-CRE-01" in ran.stdout) is (code == 1)

@@ -45,11 +45,22 @@ def stored(folder: Path) -> list[str]:
 
 
 @pytest.mark.long
-def test_another_call_runs_only_the_plans_that_are_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_call_runs_only_the_plans_that_are_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+
+    def noting(*arguments: Any) -> Iterator[tuple[int, PlanResult]]:
+        for number, found in run_plans(*arguments):
+            ran.append(number)
+            yield number, found
+
+    monkeypatch.setattr(command, "run_plans", noting)
     exploration(tmp_path / "grown", capsys, plans=5)
     first, began = stored(tmp_path / "grown"), read_exploration(tmp_path / "grown").header
     assert len(first) == 5
     grown = exploration(tmp_path / "grown", capsys, plans=9)
+    assert sorted(ran) == list(range(9))
     assert stored(tmp_path / "grown")[:5] == first
     assert len(set(stored(tmp_path / "grown"))) == len(stored(tmp_path / "grown")) == 9
     assert grown == exploration(tmp_path / "whole", capsys, plans=9)

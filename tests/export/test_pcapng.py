@@ -112,6 +112,7 @@ def test_a_line_longer_than_an_ip_packet_is_split_into_segments(cells: list[Stor
 
 
 def test_wireshark_reads_commands_and_replies_as_smtp(cells: list[StoredCell], tshark: str, tmp_path: Path):
+    long: set[str] = set()
     for cell in cells[::3]:
         file = tmp_path / f"{cell.slug}.pcapng"
         file.write_bytes(as_pcapng(cell))
@@ -119,9 +120,11 @@ def test_wireshark_reads_commands_and_replies_as_smtp(cells: list[StoredCell], t
         codes = run_tshark(tshark, file, "-Y", "smtp.response.code", "-T", "fields", "-e", "smtp.response.code")
         replies = [str(event.code) for event in cell.events if isinstance(event, Reply)]
         assert [code for line in codes for code in line.split(",")] == replies, cell.slug
-        verbs = [event.verb for event in cell.events if isinstance(event, Command)]
+        verbs = {event.verb for event in cell.events if isinstance(event, Command) and len(event.verb) > 4}
         comments = run_tshark(tshark, file, "-Y", "smtp && frame.comment", "-T", "fields", "-e", "frame.comment")
-        assert all(any(verb in comment for comment in comments) for verb in verbs if len(verb) > 4), cell.slug
+        assert all(any(verb in comment for comment in comments) for verb in verbs), cell.slug
+        long |= verbs
+    assert long, "Wireshark itself recognizes none of these"
 
 
 def test_faults_and_failed_checks_are_comments_of_packets(cells: list[StoredCell], tshark: str, tmp_path: Path):

@@ -183,6 +183,7 @@ def test_an_invariant_without_a_check_is_an_error_at_import(monkeypatch: pytest.
     [
         ("mbx1 exited signal 11", "harness.node-alive", "mbx1 exited unexpectedly: signal 11; see its log"),
         ("mbx1 failed no port", "harness.node-alive", "mbx1 could not be started: no port; see its log"),
+        ("mbx1 refused A=1", "harness.node-alive", "mbx1 could not be started: A=1; see its log"),
         ("mbx1 fails at resubmit DB1: no", "harness.node-did", "mbx1 did not do resubmit DB1: no"),
     ],
 )

@@ -93,6 +93,7 @@ def test_what_a_transaction_asked_for_ends_with_it(listener: Listening, local: b
     client.ask(b"RCPT TO:<%s@b.test>" % local)
     client.ask(b"RSET")
     assert client.message(b"alice@b.test")[:3] == b"250"
+    assert client.message(b"%s@b.test" % local)[:3] == b"250", "its turn to be accepted"
     client.quit()
 
 

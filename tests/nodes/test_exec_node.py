@@ -71,8 +71,9 @@ def test_a_well_behaved_node_starts_stops_and_leaves_no_process(tmp_path: Path, 
     ],
 )
 def test_a_node_that_does_not_start_is_reported_and_ended(tmp_path: Path, configuration: dict, program: str, said: str):
-    with pytest.raises(NodeError, match=said):
+    with pytest.raises(NodeError, match=said) as raised:
         asyncio.run(start_and_close(ExecNode("mbx1", candidate(program), tmp_path), configuration))
+    assert not isinstance(raised.value, ConfigurationRefused)
     assert processes_of(tmp_path) == []
 
 
@@ -117,6 +118,9 @@ def test_kill_ends_a_process_that_has_daemonised_itself(tmp_path: Path, configur
 def test_a_node_that_is_killed_by_others_has_failed(tmp_path: Path, configuration: dict):
     async def steps() -> str | None:
         node = ExecNode("mbx1", candidate(programs.GREETS), tmp_path)
+        await node.start(configuration)
+        await node.kill()
+        assert node.failure is None, "the harness killed it"
         await node.start(configuration)
         victim = psutil.Process().children(recursive=True)[-1]
         victim.kill()

@@ -320,8 +320,13 @@ def test_cgroups_of_a_killed_harness_are_removed_by_the_next_one():
     if home is None:
         pytest.skip("no cgroup with cgroup.kill can be made here")
     left = [home.main / f"conformance-999999-1-{number}" for number in (1, 2)]
-    for group in left:
+    own = home.main / f"conformance-{os.getpid()}-{cgroups._start_time(os.getpid())}-999"
+    for group in (*left, own):
         group.mkdir()
-    cgroups._parent.cache_clear()
-    assert cgroups._parent() is not None
+    with subprocess.Popen(["sleep", "60"]) as lasting:
+        (left[0] / "cgroup.procs").write_text(str(lasting.pid))
+        cgroups._parent.cache_clear()
+        assert cgroups._parent() is not None
+    assert lasting.returncode == -signal.SIGKILL, "it was in a group of the killed harness"
     assert not any(group.exists() for group in left)
+    own.rmdir()  # that of a harness that runs was left alone

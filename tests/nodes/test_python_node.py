@@ -160,6 +160,7 @@ def test_a_node_can_be_wiped_before_its_first_start(tmp_path: Path):
         await node.wipe()
         await node.start({})  # type: ignore[arg-type]
         await node.kill()
+        assert (tmp_path / "data").is_dir()
         await node.wipe()
         assert not (tmp_path / "data").exists()
         await node.close()

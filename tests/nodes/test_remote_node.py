@@ -177,6 +177,9 @@ def test_one_remote_server_cannot_be_several_servers_of_a_topology():
     assert "cannot be several" in unsupported_reasons(cell, Assignment(mine), 60.0)[0]
     described_twice = Assignment(REFERENCE, {"mbx1": mine, "mbx2": same})
     assert "cannot be several" in unsupported_reasons(cell, described_twice, 60.0)[0]
+    elsewhere = candidate(2526, claims=("shadow-2013",))
+    found = unsupported_reasons(cell, Assignment(REFERENCE, {"mbx1": mine, "mbx2": elsewhere}), 60.0)
+    assert [reason for reason in found if "cannot be several" in reason] == [], "these are two servers"
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,8 @@ def test_without_the_option_rcpt_no_mail_is_sent(context: ssl.SSLContext):
     assert Miniature.messages == []
     reasons = {finding.check: finding.sentence for finding in findings if "--rcpt" in finding.sentence}
     assert {"message-accepted", "size-enforced", "message-ends-at-crlf-dot-crlf-only", "arrives-once"} <= set(reasons)
+    probed(Miniature, context, ("message-accepted",))
+    assert Miniature.messages, "with it a message is sent"
 
 
 def test_variants_differ_and_none_for_the_command_data_has_the_end_of_content_in_it() -> None:

@@ -17,10 +17,10 @@ def members(topology: str, server: str, rule=in_boundary) -> set[str]:
         ("cross-site-dag", "mbx1", {"mbx2", "mbx3", "mbx4", "mbx5", "mbx6", "mbx7", "mbx8"}),
         ("two-dags", "mbx1", {"mbx2"}),
         ("two-dags", "mbx3", {"mbx4"}),
-        ("single-server", "mbx1", set()),
+        ("bifurcation", "mbx1", set()),
     ],
 )
-def test_a_dag_member_s_boundary_is_the_whole_dag_and_that_of_a_single_server_is_empty(
+def test_a_dag_member_s_boundary_is_the_whole_dag_and_that_of_the_only_server_of_its_site_is_empty(
     topology: str, server: str, expected: set[str]
 ):
     assert members(topology, server) == expected

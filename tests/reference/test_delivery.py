@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from conformance.reference.host import Host
 from conformance.reference.queue.hop_queue import HopQueue
 from conformance.reference.routing.next_hop import NextHop
@@ -31,13 +33,15 @@ def test_a_second_redirection_waits_for_the_first(tmp_path: Path):
     run_with_host(tmp_path, steps, "three-servers-one-dag")
 
 
-def test_a_queue_that_is_made_while_the_node_stops_starts_nothing(tmp_path: Path):
+@pytest.mark.parametrize("stopping", [True, False])
+def test_a_queue_that_is_made_while_the_node_stops_starts_nothing(tmp_path: Path, stopping: bool):
     async def steps(host: Host, clock: HandClock) -> None:
         message = add_primary(host)
-        await host.delivery.stop(0)
+        if stopping:
+            await host.delivery.stop(0)
         host.delivery._queue_attempts(message, message.envelope.recipients)
         (queue,) = host.delivery._queues.values()
         assert isinstance(queue, HopQueue)
-        assert (len(queue.waiting), queue.workers) == (1, set())
+        assert (len(queue.waiting), bool(queue.workers)) == (1, not stopping)
 
     run_with_host(tmp_path, steps)

@@ -71,7 +71,7 @@ def test_a_full_page_of_the_longest_ids_is_read_to_its_end(tmp_path: Path):
 def test_an_unknown_id_or_one_of_another_primary_is_ignored(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
-        shadow(host, "mbx3", "s-2", database="db-3")
+        shadow(host, "mbx3", "s-2")
         await host.manager.query_in_session("mbx2", Primary(answer("db-1", "s-2", "never-heard-of")))
         assert places(host) == ["shadow", "shadow"]
         await host.manager.query_in_session("mbx2", Primary(answer("db-1", "s-1")))

@@ -45,10 +45,13 @@ def test_readings_of_one_slot_inherit_from_each_other():
     assert names.index("OpensShadowSessionsEarly") < names.index("KeepsShadowSessions") < names.index("ShadowCreation")
 
 
-def test_a_reading_does_not_change_the_slot_of_a_defect():
+def test_a_reading_leaves_a_defect_in_another_slot_as_it_is_and_comes_before_one_in_its_own():
     classes = apply_by_name(ComponentSets(), "heartbeats-whatever-the-mail+never-shadows")
     assert classes.class_in("creation") is apply_by_name(ComponentSets(), "never-shadows").class_in("creation")
     assert classes.class_in("manager").__name__ == "HeartbeatsWhateverTheMail"
+    both = apply_by_name(ComponentSets(), "keeps-shadow-sessions+never-shadows").class_in("creation")
+    names = [one.__name__ for one in both.__mro__]
+    assert names.index("KeepsShadowSessions") < names.index("NeverShadows") < names.index("ShadowCreation")
 
 
 def test_every_reading_applies_all_readings():

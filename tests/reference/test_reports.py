@@ -215,6 +215,7 @@ def test_the_journal_reports_of_two_servers_about_one_message_are_duplicates_of_
     one, other = (asyncio.run(journal_report(*pair)) for pair in (("mbx1", HandClock()), ("mbx2", later)))
     assert one.message_id != other.message_id
     assert (one.internet_id, one.submitted) == (other.internet_id, other.submitted)
+    assert None not in (one.internet_id, one.submitted), "without one of them a message is never a duplicate"
 
 
 @pytest.mark.parametrize(("journal", "number"), [(None, 0), ("audit@archive.test", 1)])

@@ -50,7 +50,9 @@ def test_allure_shows_clause_repeat_command_and_diagram_of_a_violation(allure_pa
     reader.assert_sound()
 
 
-def test_allure_links_to_the_marked_exchange_and_to_the_statement(allure_page: Path, reader: Reader) -> None:
+def test_allure_links_to_the_page_with_the_marked_exchange_and_to_the_row_of_the_statement(
+    allure_page: Path, reader: Reader
+) -> None:
     page = reader.page
     reader.open(allure_page)
     page.get_by_text("waits-for-the-shadow ·").first.click()

@@ -73,7 +73,7 @@ def test_a_site_whose_page_or_program_is_not_that_of_the_pinned_allure_is_refuse
 
 
 def test_only_the_analytics_scripts_are_removed() -> None:
-    own = "<script>app('gtag(')</script>"
+    own = "<script>app('gtag(')</script><script src='app-1.js'></script>"
     page = (
         '<script async src="https://www.googletagmanager.com/gtag/js?id=G-1"></script>\n<script>\n'
         "  window.dataLayer = window.dataLayer || [];\n  gtag('js');\n</script>" + own

@@ -125,6 +125,7 @@ def test_an_allure_that_cannot_be_installed_is_reported_in_one_line(tmp_path: Pa
     assert ran.returncode == code, ran.stdout + ran.stderr
     said = [line for line in (ran.stdout + ran.stderr).splitlines() if "Allure" in line]
     assert len(said) == 1, ran.stdout + ran.stderr
+    assert "npm error" not in ran.stdout + ran.stderr, "not npm's own lines"
     assert "npm could not install" in said[0] or "Node 20 or later" in said[0]
     assert (tmp_path / "site" / "index.html").is_file() == (code == 0)
 

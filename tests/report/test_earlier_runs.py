@@ -77,6 +77,7 @@ def test_an_earlier_outcome_that_was_not_finished_is_skipped(runs: Path) -> None
     rewrite(file, b"".join(plain(file).splitlines(keepends=True)[:-1]))
     finish_run(first, wall_seconds=1)
     before = find_earlier_runs(runs, runs.parent)
+    assert [run_before.path for run_before in before] == [first]
     assert read_earlier_outcomes(before, slug_of(file), cell_view().header) == ()
     rewrite(file, b"{}\n")
     assert read_earlier_outcomes(before, slug_of(file), cell_view().header) == ()

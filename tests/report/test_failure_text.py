@@ -75,6 +75,9 @@ def test_evidence_outside_the_session_is_shown_with_its_neighbours() -> None:
 def test_evidence_that_the_history_lacks_is_skipped() -> None:
     verdict = Verdict(check="invariant.nothing-lost", outcome=Outcome.FAIL, sentence="gone", evidence=(10**6,))
     assert "the exchange" not in failure_text(cell_view(verdicts=(verdict,)))
+    known = cell_view().verdicts[0].evidence[0]
+    both = verdict.model_copy(update={"evidence": (10**6, known)})
+    assert f"  > #{known} " in failure_text(cell_view(verdicts=(both,)))
 
 
 def test_an_inconclusive_cell_names_no_violated_requirement() -> None:

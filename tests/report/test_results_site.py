@@ -52,6 +52,9 @@ def test_a_server_that_does_not_claim_the_profile_does_not_lower_its_score():
     rows["standings"].append(standing("msa", "1", "RL-ACK-01", "fail", "r2"))
     (score,) = read_results(rows, catalogue()).scores
     assert score.passed == 2
+    rows["candidates"][-1] = candidate("r2", "msa", "1")
+    (lowered,) = read_results(rows, catalogue()).scores
+    assert lowered.passed < 2, "it claims the profile"
 
 
 def test_every_row_that_must_or_should_hold_is_in_a_profile():

@@ -147,6 +147,7 @@ def test_600_cells_with_300_failures_are_at_most_20_screens_filtered_by_address_
     names = table.locator("tbody tr th .mono")
     table.get_by_role("button", name="Scenario").click()
     ascending = names.all_inner_texts()
+    assert ascending == sorted(ascending)
     table.get_by_role("button", name="Scenario").click()
     assert names.all_inner_texts() == ascending[::-1] != ascending
     assert table.locator("tbody th").first.evaluate("one => getComputedStyle(one).position") == "sticky"

@@ -71,6 +71,9 @@ def test_each_independently_violated_row_is_its_own_root():
     assert found["SR-ENA-01"] == "SR-ENA-01"
     assert found["SR-CRE-03"] == "SR-CRE-03"
     assert found["SR-CRE-01"] == found["SR-BND-05"] == "SR-ENA-01"
+    one_presupposes_the_other = ("SR-MNT-03", "SR-MNT-04")
+    found = root_violations(one_presupposes_the_other, independent=one_presupposes_the_other)
+    assert found == {row: row for row in one_presupposes_the_other}
 
 
 def said(

@@ -81,7 +81,9 @@ def test_a_cell_that_is_not_a_regular_file_hides_no_other_cell(run: Path, suffix
 
 @pytest.mark.parametrize("kind", NOT_REGULAR)
 def test_a_manifest_that_is_not_a_regular_file_counts_as_missing(run: Path, kind: str):
-    (run / "parquet").mkdir()
+    write_parquet(run)
+    assert read_current_manifest(run) is not None
+    (run / "parquet" / "manifest.json").unlink()
     make_entry(kind, run / "parquet" / "manifest.json")
     assert read_current_manifest(run) is None
 

@@ -23,8 +23,11 @@ from tests.results.samples import EVENTS, VERDICTS, cell_header, run_header
 from tests.results.stored import as_schema_1, plain, rewrite
 
 
-def make_run(run_dir: Path, *nodeids: str, seed: int = 1, outcome: Outcome = Outcome.PASS) -> Path:
-    begin_run(run_dir, run_header(run_dir.name, cells=len(nodeids), seed=seed))
+def make_run(
+    run_dir: Path, *nodeids: str, seed: int = 1, outcome: Outcome = Outcome.PASS, started: str = "2026-01-02T03:04:05Z"
+) -> Path:
+    header = run_header(run_dir.name, cells=len(nodeids), seed=seed)
+    begin_run(run_dir, header.model_copy(update={"started": started}))
     for nodeid in nodeids:
         with CellWriter(run_dir, cell_header(nodeid, run=run_dir.name)) as writer:
             for event in EVENTS:
@@ -39,11 +42,12 @@ def make_run(run_dir: Path, *nodeids: str, seed: int = 1, outcome: Outcome = Out
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_shards_are_merged_into_one_run_in_any_order(tmp_path: Path, order: int) -> None:
-    shards = [make_run(tmp_path / "s1", "a::1", "a::2"), make_run(tmp_path / "s2", "a::3")][::order]
+    earlier = make_run(tmp_path / "s2", "a::3", started="2026-01-02T03:04:04Z")
+    shards = [make_run(tmp_path / "s1", "a::1", "a::2"), earlier][::order]
     footer = merge_runs(shards, tmp_path / "all")
     run = read_run(tmp_path / "all")
     assert (footer.cells, footer.missing, footer.outcomes[Outcome.PASS], footer.wall_seconds) == (3, 0, 3, 2.0)
-    assert run.header.cells_planned == 3
+    assert (run.header.cells_planned, run.header.started) == (3, "2026-01-02T03:04:04Z")
     assert {cell.header.nodeid for cell in run.cells()} == {"a::1", "a::2", "a::3"}
     assert {cell.header.run for cell in run.cells()} == {"all"}
     archives = [ZipFile(archive_path(cell.attachments)) for cell in run.cells()]

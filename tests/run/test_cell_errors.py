@@ -17,7 +17,9 @@ from conformance.run.cell import describe_errors
     ],
 )
 def test_each_exception_is_described_once(error: Exception, words: str) -> None:
-    assert describe_errors(ExceptionGroup("several", [ExceptionGroup("inner", [error]), error])) == words
+    other = LookupError("another one")
+    errors = ExceptionGroup("several", [ExceptionGroup("inner", [error, other]), error])
+    assert describe_errors(errors) == f"{words}; LookupError: another one"
 
 
 def test_a_cell_without_a_verdict_has_a_sentence() -> None:

@@ -8,7 +8,7 @@ from conformance import paths
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE
 from conformance.execute import judge
-from conformance.history.events import Attempt, Closed, Connected, NodeEvent
+from conformance.history.events import Attempt, Closed, Connected, NodeEvent, Reply
 from conformance.judge.incremental import IncrementalJudge
 from conformance.run.cell import CellRunner, RecordedRun
 from conformance.run.cell_loop import OWN_LOOP, run_without_loop
@@ -87,6 +87,7 @@ def test_a_server_that_was_paused_and_ended_is_not_paused_after_its_start(
     ran = run_cell(tmp_path, PAUSED.replace("END", end))
     actions = [event.action for event in ran.events if isinstance(event, NodeEvent)]
     assert actions.index("paused") + 1 == actions.index(action)
+    assert "resumed" not in actions
 
 
 def test_a_session_that_a_fault_plays_is_not_dialled_when_its_partition_heals(tmp_path: Path) -> None:
@@ -102,3 +103,4 @@ def test_a_try_after_the_idle_limit_does_not_read_the_goodbye_as_its_reply(tmp_p
     first, second = [event for event in ran.events if isinstance(event, Attempt)]
     assert (first.code, second.code) == (451, 250)
     assert first.session != second.session
+    assert (first.session, 421) in {(e.session, e.code) for e in ran.events if isinstance(e, Reply)}, "the goodbye"

@@ -105,5 +105,6 @@ def test_an_unsafe_home_directory_is_not_used(taken: str, tmp_path: Path, monkey
 
 
 def test_without_memory_the_given_directory_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_directory, "_process_directory", lambda: None)
+    monkeypatch.setattr(memory_directory, "SHARED", tmp_path / "missing")
+    monkeypatch.setattr(memory_directory, "_process_directory", memory_directory._process_directory.__wrapped__)
     assert memory_directory.make_directory("cell-", tmp_path).parent == tmp_path

@@ -113,18 +113,19 @@ def test_the_page_has_every_pair_and_escapes_what_it_shows():
     results = [
         Passed("a<b>", receiver, variant, passage, ())
         for receiver in ("a<b>", "c", "d")
-        for variant, passage in (("lf-dot-lf", Passage.SMUGGLED), ("cr-dot-cr", Passage.ONE))
+        for variant, passage in (("lf<dot>lf", Passage.SMUGGLED), ("cr-dot-cr", Passage.ONE))
     ]
-    results += [Passed("c", receiver, "lf-dot-lf", Passage.SPLIT, ()) for receiver in ("a<b>", "c", "d")]
-    results += [Passed("d", receiver, "lf-dot-lf", Passage.REFUSED, ()) for receiver in ("a<b>", "c")]
-    results += [Passed("d", "d", "lf-dot-lf", Passage.ONE, ())]
+    results += [Passed("c", receiver, "lf<dot>lf", Passage.SPLIT, ()) for receiver in ("a<b>", "c", "d")]
+    results += [Passed("d", receiver, "lf<dot>lf", Passage.REFUSED, ()) for receiver in ("a<b>", "c")]
+    results += [Passed("d", "d", "lf<dot>lf", Passage.ONE, ())]
     page = smuggling_page(results)
     assert page.count("1 smuggled") == 3 + 3  # the badge, and the counts
     assert page.count("1 split</span>") == 3
     assert page.count("none arrived") == 2
     assert page.count("none</span>") == 1
-    assert "a&lt;b&gt;" in page
-    assert "a<b>" not in page
+    for name, escaped in (("a<b>", "a&lt;b&gt;"), ("lf<dot>lf", "lf&lt;dot&gt;lf")):
+        assert escaped in page
+        assert name not in page
 
 
 def test_a_relay_shows_one_message_only_where_one_arrived():

@@ -74,8 +74,9 @@ def test_the_record_may_lie_on_another_file_system_than_the_cache(
     assert list(found.file.parent.iterdir()) == [found.file]
 
 
-def test_a_java_that_cannot_build_the_cache_leaves_the_old_one(tmp_path: Path) -> None:
-    found = aot_cache_for(java_that("#!/bin/sh\nexit 1\n", tmp_path), tmp_path / "cache", tmp_path)
+@pytest.mark.parametrize("java", ["#!/bin/sh\n", f"{MAKES}exit 1\n"], ids=["makes no file", "fails over its file"])
+def test_a_java_that_cannot_build_the_cache_leaves_the_old_one(java: str, tmp_path: Path) -> None:
+    found = aot_cache_for(java_that(java, tmp_path), tmp_path / "cache", tmp_path)
     found.record.touch()
     found.file.parent.mkdir(parents=True)
     (found.file.parent / "old.aot").touch()

@@ -29,20 +29,27 @@ from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 pytestmark = pytest.mark.spark
 
 
+def settings() -> tuple[object, ...]:
+    return dict(os.environ), signal.getsignal(signal.SIGINT)
+
+
 def interrupted(java: list[psutil.Process]) -> None:
+    before = settings()
     with open_session("local[1]") as session:
         assert session.range(3).count() == 3
+        assert not any(one == other for one, other in zip(settings(), before, strict=True)), "it changes both"
         java += [process for process in psutil.Process().children(recursive=True) if process.name() == "java"]
         raise KeyboardInterrupt
 
 
 @pytest.mark.slow
-def test_an_interrupted_session_leaves_no_process_and_no_setting() -> None:
-    before = dict(os.environ), signal.getsignal(signal.SIGINT), psutil.Process().children(recursive=True)
+def test_an_interrupted_session_leaves_no_process_and_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    before = settings(), psutil.Process().children(recursive=True)
     java: list[psutil.Process] = []
     with pytest.raises(KeyboardInterrupt):
         interrupted(java)
-    assert (dict(os.environ), signal.getsignal(signal.SIGINT), psutil.Process().children(recursive=True)) == before
+    assert (settings(), psutil.Process().children(recursive=True)) == before
     assert java
     assert not any(process.is_running() for process in java), "none goes on with another parent"
 

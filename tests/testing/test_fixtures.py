@@ -3,6 +3,7 @@
 import json
 import re
 import smtplib
+import socket
 import threading
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from conformance.candidates.description import REFERENCE, CandidateError
 from conformance.history.events import Closed, Delivered, FaultFired, NodeEvent
 from conformance.nodes.contract import NodeError
+from conformance.results.layout import archive_path, attachments_folder
 from conformance.results.reader import read_cell
 from conformance.run.cell import CellRunner, RecordedRun
 from conformance.run.world import World
@@ -39,6 +41,10 @@ def test_a_sink_returns_the_envelope_and_the_content_octet_for_octet(smtp_sink: 
     verbs = [line.split()[0].upper() for line in smtp_sink.commands]
     assert verbs == ["EHLO", "MAIL", "RCPT", "RCPT", "DATA", "QUIT"]
     assert sum(isinstance(event, Delivered) for event in smtp_sink.history) == 2
+    octets = b"Subject: odd\r\n\r\n\xff\xc3\x80 \t\r\n\r\n"
+    with smtplib.SMTP(smtp_sink.host, smtp_sink.port) as client:
+        client.sendmail("app@app.test", ["victor@outside.test"], octets)
+    assert smtp_sink.messages[1].content == octets
 
 
 @pytest.mark.parametrize(
@@ -126,8 +132,8 @@ def test_a_session_that_its_client_quits_is_waited_for_and_not_reset(smtp_sink: 
         leaving = threading.Timer(0.1, client.quit)
         leaving.start()
         smtp_sink.end_sessions(within=60)
+        (closed,) = [event for event in smtp_sink.history if isinstance(event, Closed)]
         leaving.join()
-    (closed,) = [event for event in smtp_sink.history if isinstance(event, Closed)]
     assert (closed.by, closed.how) == ("server", "fin"), "in reply to QUIT"
 
 
@@ -139,8 +145,10 @@ def test_a_session_that_its_client_keeps_is_reset_after_the_wait_and_the_next_on
         client.ehlo()
         smtp_sink.connect_to(other.host, other.port)
         smtp_sink.end_sessions(within=0.05)
+        (closed,) = [event for event in smtp_sink.history if isinstance(event, Closed)]
         with pytest.raises((ConnectionError, smtplib.SMTPServerDisconnected)):
             client.mail("app@app.test")
+    assert (closed.by, closed.how) == ("link", "reset")
     send(smtp_sink)
     assert (len(smtp_sink.messages), len(other.messages)) == (0, 1)
 
@@ -209,11 +217,14 @@ def test_a_closed_bench_leaves_no_thread_and_no_listener():
     before = set(threading.enumerate())
     bench = MailBench()
     sink = bench.sink("one", "smtp")
+    send(sink)
+    listening = [(sink.host, sink.port), bench._sinks[0].address]
     assert set(threading.enumerate()) != before
     bench.close()
     assert set(threading.enumerate()) <= before
-    with pytest.raises(ConnectionRefusedError):
-        send(sink)
+    for address in listening:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
 
 
 OWN_TIMERS = """\
@@ -255,6 +266,7 @@ def test_the_logs_of_a_result_are_those_that_are_not_compressed(
     (result,) = run_scenario(file)
     assert list(result.logs) == left
     assert all(path.is_file() for path in result.logs.values())
+    assert archive_path(attachments_folder(result.file)).exists() is not bool(left)
 
 
 def test_a_name_that_is_refused_does_not_prevent_the_next_start(mail_node):

@@ -215,9 +215,10 @@ def test_the_reference_runs_as_a_program(tmp_path: Path):
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout, done.stdout
 
 
-def test_a_next_hop_lists_its_misbehaviour_and_listens(tmp_path: Path):
+def test_a_next_hop_lists_its_misbehaviour_and_says_that_no_client_came(tmp_path: Path):
     listed = command("listen", "--list", cwd=tmp_path)
     assert listed.returncode == 0, listed.stderr
     assert "silent[-PLACE]" in listed.stdout

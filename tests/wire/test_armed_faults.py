@@ -39,6 +39,9 @@ def test_a_fault_on_another_link_changes_nothing() -> None:
         await client.exchange(b"NOOP\r\n", b"NOOP\r\n")
         assert not world.events(FaultFired)
         assert world.events(FaultArmed)[0].links == ("a -> c smtp",)
+        other = await world.connect("c")
+        other.write(b"NOOP\r\n")
+        assert await other.wait_closed() == "fin", "on its own link it fires"
 
     run(test)
 

@@ -194,6 +194,7 @@ def test_the_table_has_every_kind_and_every_point() -> None:
         ("connect", "before"), ("body", "before"), ("greeting", "after"), ("greeting", "answered"),
         *itertools.product(("EHLO", "MAIL", "RCPT", "DATA", "dot", "QUIT"), WHENS),
     }  # fmt: skip
+    assert len(CASES) == 252, "as many kinds at a point as `check_fault` is to accept"
 
 
 @pytest.mark.parametrize(("does", "at", "when"), CASES)

@@ -97,18 +97,20 @@ def test_an_unfinished_line_is_forwarded_at_once() -> None:
     run(test)
 
 
-def test_a_half_close_is_forwarded_and_the_other_direction_continues() -> None:
+@pytest.mark.parametrize("who", ["client", "server"])
+def test_a_half_close_is_forwarded_and_the_other_direction_continues(who: str) -> None:
     async def test(world: World) -> None:
         client = await world.connect_greeted()
-        client.transport.write_eof()
-        assert await world.server.wait_closed() == "fin"
-        world.server.write(b"421 4.4.2 still here\r\n")
-        await client.wait_for(b"still here\r\n")
-        world.server.transport.close()
-        assert await client.wait_closed() == "fin"
-        client.transport.close()
+        one, other = (client, world.server) if who == "client" else (world.server, client)
+        one.transport.write_eof()
+        assert await other.wait_closed() == "fin"
+        other.write(b"still here")  # no whole line, which a MiniServer would answer
+        await one.wait_for(b"still here")
+        other.transport.close()
+        assert await one.wait_closed() == "fin"
+        one.transport.close()
         closed = await world.wait_for_event(Closed)
-        assert (closed.by, closed.how) == ("client", "fin")
+        assert (closed.by, closed.how) == (who, "fin")
 
     run(test)
 

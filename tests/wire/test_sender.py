@@ -182,11 +182,19 @@ def test_a_pipelined_envelope_is_sent_before_its_first_reply() -> None:
     assert heard[1:5] == [b"MAIL FROM:<a@x> SIZE=14\r\n", b"RCPT TO:<b@x>\r\n", b"RCPT TO:<c@x>\r\n", b"DATA\r\n"]
 
 
-def test_the_first_refusal_of_a_pipelined_envelope_is_the_result() -> None:
-    turns = (*GROUPS, b"451 4.3.0 no\r\n503 no\r\n503 no\r\n", b"", b"", b"250 ok\r\n", b"221 bye\r\n")
+@pytest.mark.parametrize(
+    ("replies", "code"),
+    [
+        (b"451 4.3.0 no\r\n503 no\r\n503 no\r\n", 451),
+        (b"250 ok\r\n550 no\r\n503 no\r\n", 550),
+        (b"250 ok\r\n250 ok\r\n452 no\r\n", 452),
+    ],
+)
+def test_the_first_refusal_of_a_pipelined_envelope_is_the_result(replies: bytes, code: int) -> None:
+    turns = (*GROUPS, b"", b"", replies, b"250 ok\r\n", b"221 bye\r\n")
     outcome, heard = run(turns, Transmission("a@x", (Recipient("b@x"),), ONE.content, pipelining=True))
-    assert outcome.code == 451
-    assert heard[2:4] == [b"RCPT TO:<b@x>\r\n", b"DATA\r\n"]
+    assert outcome.code == code
+    assert heard[2:] == [b"RCPT TO:<b@x>\r\n", b"DATA\r\n", b"RSET\r\n", b"QUIT\r\n"]
 
 
 def test_a_server_without_pipelining_is_sent_one_command_at_a_time() -> None:

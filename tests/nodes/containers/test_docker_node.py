@@ -93,8 +93,9 @@ def test_a_killed_container_restarts_with_its_data_unless_wiped(tmp_path: Path, 
     ],
 )
 def test_a_container_that_does_not_start_is_reported(tmp_path: Path, base: str, program: str, said: str):
-    with pytest.raises(NodeError, match=said):
+    with pytest.raises(NodeError, match=said) as raised:
         run(candidate(base, program), tmp_path, DockerNode.stop)
+    assert not isinstance(raised.value, ConfigurationRefused)
 
 
 def test_a_container_that_never_answers_is_reported_with_the_time_limit(tmp_path: Path, base: str):

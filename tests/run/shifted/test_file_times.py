@@ -19,7 +19,7 @@ def test_file_times_set_by_the_kernel_follow_the_clock_and_times_set_by_a_progra
 import os, time
 from pathlib import Path
 here = Path({str(tmp_path)!r})
-def age(name): return round(time.time() - (here / name).stat().st_mtime)
+def age(name, of="mtime"): return round(time.time() - getattr((here / name).stat(), "st_" + of))
 (here / "first").touch()
 time.sleep(3600)
 (here / "second").touch()
@@ -30,11 +30,13 @@ time.sleep(7200)
 os.utime(here / "second", ns=(0, 12 * 10**9))
 with open(here / "first") as file: by_handle = round(time.time() - os.fstat(file.fileno()).st_mtime)
 print(age("first"), by_handle, age("old"), age("set"), (here / "second").stat().st_mtime)
+print(age("old", "atime"), age("old", "ctime"))
 """
     said, _ = run_shifted(tmp_path, sys.executable, "-c", program)
-    first, by_handle, old, ahead, set_to = map(float, said.split())
+    first, by_handle, old, ahead, set_to, accessed, changed = map(float, said.split())
     assert (first, by_handle) == (pytest.approx(3 * HOUR, abs=30), pytest.approx(3 * HOUR, abs=30))
     assert (old, ahead) == (pytest.approx(2 * HOUR, abs=30), pytest.approx(2 * HOUR - 600, abs=30))
+    assert (accessed, changed) == (pytest.approx(2 * HOUR, abs=30), pytest.approx(2 * HOUR, abs=30))
     assert set_to == 12
 
 

@@ -126,9 +126,11 @@ def test_a_released_subprocess_leaves_no_record_for_a_later_one_with_its_id() ->
 
     async def main(clock: Clock) -> tuple[list[int], list[int]]:
         loop = virtual_loop()
-        process = await asyncio.create_subprocess_exec("sleep", "0.1")
+        process = await asyncio.create_subprocess_exec("sleep", "60")
+        assert list(loop._holds_of_children) == [process.pid]
         with loop.hold_time("the test waits for it"):
             loop.stop_holding_for(process.pid)
+            process.kill()
             await process.wait()
             await asyncio.sleep(0)
         return list(loop._ended_children), list(loop._holds_of_children)
