@@ -2,8 +2,8 @@
 
 A *dial* is the client's call for a connection. A fault or partition that acts on a dial is recorded with the session None,
 since the session has no name yet; how the dial ends is recorded later, or at once if it is refused. The trouble of a disk is
-recorded with the session None too, its node as client and server; here that counts as a dial, which does not end. `n` is an
-event's number. Rules of the model and `promotions` ask for dials.
+recorded with the session None too, its node as client and server; that is no dial. `n` is an event's number. Rules of the
+model and `promotions` ask for dials.
 """
 
 from collections import defaultdict, deque

@@ -70,6 +70,8 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
     file.write_bytes(b"#" * (MAX_OCTETS + 1))
     assert f"at most {MAX_OCTETS} octets are read" in problems_of(file)
+    file.write_bytes(b"#" * MAX_OCTETS)
+    assert "there is no scenario in this file" in problems_of(file)
 
 
 def test_a_document_of_too_many_values_is_refused(tmp_path: Path) -> None:

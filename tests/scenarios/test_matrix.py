@@ -37,7 +37,8 @@ def test_cells_are_ordered_by_axis_names_and_then_values(tmp_path: Path) -> None
 
 def test_an_axis_value_keeps_its_type(tmp_path: Path) -> None:
     text = HEAD + (
-        "axes: {n: [3], to: [[a@x.test, b@x.test]], offers: [yes]}\n"
+        "axes: {n: [3], to: [[a@x.test, b@x.test]], offers: [yes], text: ['12']}\n"
+        "configure: {A: '${n}', B: '${text}'}\n"
         "steps:\n"
         "  - send: {as: m, to: '${to}', via: mbx1, count: '${n}', offers-xshadow: '${offers}'}\n"
     )
@@ -45,7 +46,8 @@ def test_an_axis_value_keeps_its_type(tmp_path: Path) -> None:
     send = cell.steps[0].action
     assert isinstance(send, Send)
     assert (send.count, send.to, send.offers_xshadow) == (3, ("a@x.test", "b@x.test"), True)
-    assert cell.axes == {"n": "3", "offers": "yes", "to": "a@x.test+b@x.test"}
+    assert cell.topology.transport == {"A": 3, "B": "12"}
+    assert cell.axes == {"n": "3", "offers": "yes", "text": "12", "to": "a@x.test+b@x.test"}
 
 
 def test_a_step_exists_where_its_condition_holds(tmp_path: Path) -> None:
@@ -125,11 +127,15 @@ def test_the_hash_covers_the_document_the_topology_and_the_messages(tmp_path: Pa
         (scenario,) = read_scenarios(written(tmp_path, text), fixtures)
         return scenario.cells()[0].sha256
 
-    whole = HEAD + "steps:\n" + SEND + SEND.replace("as: m", "as: n, message: dots")
+    whole = HEAD + (
+        f"steps:\n{SEND}{SEND.replace('as: m', 'as: n, message: dots')}"
+        "  - parallel: [{send: {as: o, message: multipart, to: bob@corp.test, via: mbx1}}]\n"
+        "  - talk: {as: t, to: mbx1, lines: [{message: eight-bit}]}\n"
+    )
     usual = sha256(whole, paths.fixtures())
     assert sha256(whole + "# a comment\n", paths.fixtures()) == usual
     assert sha256(whole.replace("for the tests", "for these tests"), paths.fixtures()) != usual
-    sent = ("messages/plain.yaml", "messages/dots.yaml")
+    sent = [f"messages/{name}.yaml" for name in ("plain", "dots", "multipart", "eight-bit")]
     for changed in (None, "topologies/two-servers-one-dag.yaml", *sent, "messages/no-date.yaml"):
         fixtures = tmp_path / str(changed).replace("/", "-")
         shutil.copytree(paths.fixtures(), fixtures)
@@ -148,6 +154,8 @@ def test_the_hash_of_a_document_does_not_change_with_what_the_language_gains(tmp
     )
     (cell,) = cells(tmp_path, text)
     assert cell.sha256 == "7bea141df3874102ee679d773059349a5e1d13884b4c6508ec1d03b8a616bdb4"
+    for having in (text + "server-names: upper\n", text.replace("alone,", "alone, server-names: upper,")):
+        assert cells(tmp_path, having)[0].sha256 != cell.sha256, "it has the field"
 
 
 def test_a_scenario_with_problems_has_no_cells(tmp_path: Path) -> None:

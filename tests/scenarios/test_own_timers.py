@@ -86,6 +86,7 @@ def test_timers_without_warning_times_expect_no_warning() -> None:
     ("wrong", "why"),
     [
         ({"warned-by": "5h"}, "go together"),
+        ({"warned-after": "5h"}, "go together"),
         ({"given-up-by": "3d"}, "cannot be earlier"),
         ({"warned-after": "5h", "warned-by": "4h"}, "cannot be earlier"),
     ],

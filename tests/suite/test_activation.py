@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from conformance import activation, paths
+from conformance import activation, fixtures, paths
 
 pytest_plugins = ["pytester"]
 
@@ -86,6 +86,7 @@ def test_the_fixtures_alone_add_fixtures_and_nothing_else(project: pytest.Pytest
     ran.assert_outcomes(passed=1)
     found = json.loads((project.path / "loaded.json").read_text())
     assert found["loaded"] == ["conformance", "conformance.activation", "conformance.fixtures"]
+    assert [name for name in vars(fixtures) if name.startswith("pytest_")] == [], "it has no hooks"
     names = ("lmtp_sink", "mail_bench", "mail_node", "run_scenario", "smtp_link", "smtp_sink")
     project.runpytest_subprocess("--fixtures").stdout.fnmatch_lines_random([f"{name} -- *" for name in names])
 

@@ -59,12 +59,13 @@ def test_a_failure_of_some_cells_is_one_entry_for_each_of_them():
 
 def test_a_cell_that_could_not_be_judged_is_not_drafted():
     wrong = failed("expect.delivered", "RL-ACK-01")
-    assert (
-        draft_entries(
-            [draft_cell({}, wrong, outcome=Outcome.ERROR), draft_cell({"at": "x"}, wrong, outcome=Outcome.INCONCLUSIVE)]
-        )
-        == {}
-    )
+    unjudged = [
+        draft_cell({"at": "RCPT"}, wrong, outcome=Outcome.ERROR),
+        draft_cell({"at": "DATA"}, wrong, outcome=Outcome.INCONCLUSIVE),
+    ]
+    assert draft_entries(unjudged) == {}
+    (entry,) = draft_entries([*unjudged, draft_cell({"at": "dot"}, wrong)])["mine"]
+    assert entry["axes"] == {"at": "dot"}
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ def test_an_exception_in_the_harness_is_one_line_and_exit_code_3(
     with pytest.raises(SystemExit) as ended:
         cli.main(["doctor"])
     assert ended.value.code == 3
-    printed = capsys.readouterr().err
+    out, printed = capsys.readouterr()
+    assert out == ""
     assert printed.startswith(line)
     assert printed.count("\n") == 1

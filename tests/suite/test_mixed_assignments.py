@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from conformance.results.reader import read_run
+from conformance.verdicts import Outcome
 from tests.results.stored import plain
 from tests.suite.helpers import conformance_command
 
@@ -53,7 +54,11 @@ def test_the_example_interoperates_with_the_reference_as_a_2010_hub(tmp_path: Pa
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert re.fullmatch(r"=+ [1-9]\d* passed(, \d+ deselected)? in .*", ran.stdout.splitlines()[-1])
     judged = {
-        row for cell in read_run(tmp_path / "run").cells() for verdict in cell.verdicts for row in verdict.requirements
+        row
+        for cell in read_run(tmp_path / "run").cells()
+        for verdict in cell.verdicts
+        for row in verdict.requirements
+        if verdict.outcome is Outcome.PASS
     }
     assert judged >= {"SR-IOP-01", "SR-IOP-02"}
 

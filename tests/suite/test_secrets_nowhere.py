@@ -27,6 +27,7 @@ topology:
   rights:
     - {{server: mta2, peer: mta1, secret: {SECRET}}}
     - {{server: mta1, peer: mta2, secret: {SECRET}}}
+axes: {{code: [535, 250]}}
 steps:
   - talk:
       as: spoken
@@ -35,7 +36,8 @@ steps:
         - {{code: 220}}
         - {{say: EHLO outside.test, code: 250}}
         - {{say: TELL, code: 250}}
-        - {{say: NOOP, code: 250}}
+        - {{say: NOOP, code: "${{code}}"}}
+  - expect: {{conversation: {{conversation: spoken}}}}
 """
 
 PROGRAM = f"""
@@ -130,6 +132,7 @@ def test_no_file_that_a_run_leaves_has_a_password_in_it(tmp_path: Path):
         "--run-dir", "left/run", "--alluredir", "left/allure", "--keep", "failed", "--junit-xml", "left/junit.xml",
         cwd=tmp_path,
     )  # fmt: skip
+    assert ran.returncode == 1, "one cell passes, and reports show the exchange of the other"
     left.joinpath("terminal").write_text(ran.stdout + ran.stderr, "utf-8")
     reported = conformance_command("report", "left/run", "--out", "left/site", cwd=tmp_path)
     assert reported.returncode == 0, reported.stderr
@@ -139,6 +142,8 @@ def test_no_file_that_a_run_leaves_has_a_password_in_it(tmp_path: Path):
     assert history.count(b"you said") > 20, "the servers have sent it"
     assert history.count(b"(redacted)") > 40
     assert any("own.conf" in name for name in found)
+    for kind in ("terminal", "junit.xml", "allure/", "site/cells/", ".parquet values", ".zip ", "/kept/"):
+        assert any(kind in name and b"(redacted)" in octets for name, octets in found.items()), kind
     leaks = [
         f"{name}: {how} of {secret}"
         for name, octets in found.items()

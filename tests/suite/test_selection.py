@@ -204,15 +204,20 @@ def test_a_run_of_a_copy_of_the_corpus_is_unfiltered(tmp_path: Path):
 @pytest.mark.integration
 def test_a_cell_is_run_once_when_another_plugin_runs_its_item_twice(tmp_path: Path):
     (tmp_path / "conftest.py").write_text(
+        "from pathlib import Path\n"
         "from _pytest.runner import runtestprotocol\n"
+        "def written():\n"
+        "    return [(path, path.stat().st_mtime_ns) for path in Path('run/cells').iterdir()]\n"
         "def pytest_runtest_protocol(item, nextitem):\n"
         "    runtestprotocol(item, nextitem=nextitem, log=False)\n"
+        "    before = written()\n"
         "    for report in runtestprotocol(item, nextitem=nextitem, log=False):\n"
         "        item.ihook.pytest_runtest_logreport(report=report)\n"
+        "    assert written() == before != []\n"
         "    return True\n"
     )
     ran = conformance_command("run", CAUGHT, "--candidate", DEFECT, "--run-dir", "run", cwd=tmp_path)
-    assert ran.returncode == 1
+    assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "1 failed" in ran.stdout
     assert "RunDirectoryError" not in ran.stdout
     assert len(list(read_run(tmp_path / "run").cells())) == 1
@@ -220,9 +225,11 @@ def test_a_cell_is_run_once_when_another_plugin_runs_its_item_twice(tmp_path: Pa
 
 @pytest.mark.long
 @pytest.mark.integration
-@pytest.mark.parametrize("option", ["--fixtures", "--fixtures-per-test", "--setup-plan", "--markers"])
+@pytest.mark.parametrize(
+    "option", ["--fixtures", "--fixtures-per-test", "--setup-only", "--setup-plan", "--markers", "--cache-show=*"]
+)
 def test_an_option_that_only_prints_something_makes_no_run_directory(tmp_path: Path, option: str):
     ran = conformance_command("run", option, CAUGHT, cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout
-    assert not (tmp_path / "reports").exists()
+    assert [path for path in tmp_path.iterdir() if path.name != ".pytest_cache"] == []

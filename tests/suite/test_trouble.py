@@ -45,10 +45,12 @@ steps:
 
 
 @pytest.fixture(autouse=True)
-def no_process_left() -> Iterator[None]:
-    """Assert after the test that no process of its run is left."""
+def no_process_left(tmp_path: Path) -> Iterator[None]:
+    """Assert after the test that no process of its run is left, not even one whose parent has ended."""
     yield
     assert psutil.Process().children(recursive=True) == []
+    running = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+    assert [words for words in running if str(tmp_path) in words] == []
 
 
 def describe(directory: Path, program: str, ready_within: int) -> Path:
