@@ -29,10 +29,11 @@ from conformance.trace.shadows import Discard, Query
 def delivery_is_reported_in_2010(facts: Facts) -> Finding:
     """Check that a primary that has passed a message on names its shadow in the answer to the holder's next query.
 
-    Of queries in several sessions that cross, any answer may have it. A query within `COMMIT_TIME_S` of the passing on is skipped,
-    and so is one whose answer leaves something out for want of room: the next one is judged. There is no occasion where the judged query came so late that the notification has expired, after the
-    holder took the shadow over or the primary's queue was wiped, or after another query in a session that a fault altered: the
-    primary may have given an answer other than the one that was recorded.
+    Of queries in several sessions that cross, any answer may have it. A query within `COMMIT_TIME_S` of the passing on is
+    skipped, and so is one whose answer leaves something out for want of room: the next one is judged. There is no occasion
+    where the judged query came so late that the notification has expired, after the holder took the shadow over or the
+    primary's queue was wiped, or after another query in a session that a fault altered: the primary may have given an answer
+    other than the one that was recorded.
     """
     finding = Finding("the discard notification in the answer to the first query after delivery")
     queries: dict[tuple[str, str], list[Query]] = defaultdict(list)
