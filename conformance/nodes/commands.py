@@ -10,9 +10,10 @@ import re
 import signal
 import sys
 import tempfile
+import time
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,20 @@ _PIPES_END_WITHIN_S = 1.0
 
 
 async def run_command(
-    node: str, name: str, argv: Sequence[str], *, within: float, environment: Mapping[str, str] | None = None
+    node: str,
+    name: str,
+    argv: Sequence[str],
+    *,
+    within: float,
+    environment: Mapping[str, str] | None = None,
+    while_it_runs: Callable[[int], AbstractContextManager[None]] = nullcontext,
 ) -> str:
     """Run a command to its end and return its stdout; `node` and `name` (of the command) are for the errors.
 
     Without `environment` the command has that of the harness. `within` limits, in real seconds, the time until it has ended and its
     stdout and stderr are closed, which processes that it leaves running may keep open. After that, or when the caller is
-    cancelled, its process group is killed; processes that it leaves behind when it ends in time go on.
+    cancelled, its process group is killed; processes that it leaves behind when it ends in time go on. The context of
+    `while_it_runs` is entered with the command's process id, and lasts until then.
 
     Raises NodeError when it cannot be started, takes too long or prints more than MAX_OUTPUT, CommandFailed when its
     exit code is not 0.
@@ -71,11 +79,12 @@ async def run_command(
     assert process.stderr is not None
     code = None
     try:
-        async with asyncio.timeout(within):
-            async with asyncio.TaskGroup() as group:
-                stdout = group.create_task(_read(process.stdout))
-                stderr = group.create_task(_read(process.stderr))
-            code = await process.wait()
+        with while_it_runs(process.pid):
+            async with _real_timeout(within):
+                async with asyncio.TaskGroup() as group:
+                    stdout = group.create_task(_read(process.stdout))
+                    stderr = group.create_task(_read(process.stderr))
+                code = await process.wait()
     except TimeoutError:
         raise NodeError(node, name, f"{argv[0]} had not ended after {within:g} s") from None
     finally:
@@ -100,6 +109,31 @@ def checked_output(node: str, name: str, argv: Sequence[str], code: int, stdout:
     if code:
         raise CommandFailed(node, name, code, stderr.decode(errors="replace").strip()[-300:])
     return stdout.decode(errors="replace")
+
+
+@asynccontextmanager
+async def _real_timeout(seconds: float) -> AsyncIterator[None]:
+    """Limit the body as `asyncio.timeout` does, in seconds of the machine's clock: jumps of the loop's time do not count.
+
+    Raises TimeoutError.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = time.monotonic() + seconds
+    async with asyncio.timeout(None) as limit:
+
+        def end_or_wait() -> None:
+            nonlocal timer
+            left = deadline - time.monotonic()
+            if left > 0:
+                timer = loop.call_later(left, end_or_wait)
+            else:
+                limit.reschedule(loop.time())
+
+        timer = loop.call_later(seconds, end_or_wait)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 async def _read(stream: asyncio.StreamReader) -> bytes:

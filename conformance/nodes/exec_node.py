@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,6 +39,9 @@ _GUARD_WAITS = 2
 """How often that long is waited for a guard: once before and once after the harness itself kills the tree."""
 
 _PYTHON = (sys.executable, "-S", "-E")
+
+_COMMANDS_THAT_WAIT = frozenset({"redirect-messages"})
+"""Those that end when the node's queues are drained, which may take documented time. Others are done at once."""
 
 _GUARD_WORDS = {
     signal.SIGTERM: b"T",
@@ -236,8 +239,16 @@ class ExecNode(ManagedNode, kind="exec"):
             argv = [*self._disk_prefix, *argv]
         if self._group is not None and name != "stop":  # `stop` outlives the node, whose group is killed with it
             argv = [*self._group.join_prefix, *argv]
+        follow: Callable[[int], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+        if self._clock is not None and name in _COMMANDS_THAT_WAIT:
+            follow = self._clock.follow_command
         return await run_command(
-            self.name, name, argv, within=self._candidate.command_within, environment=self._environment()
+            self.name,
+            name,
+            argv,
+            within=self._candidate.command_within,
+            environment=self._environment(),
+            while_it_runs=follow,
         )
 
     def _private_root_pid(self) -> int:

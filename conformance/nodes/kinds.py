@@ -10,7 +10,7 @@ increases that shift, because nothing is due before a later time.
 
 import importlib
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -49,6 +49,9 @@ class ProcessClock(Protocol):
 
     def on_ended(self) -> None:
         """Let time jump again, since the node has ended."""
+
+    def follow_command(self, pid: int) -> AbstractContextManager[None]:
+        """Let time jump while the processes of a command, the child process `pid` and those below it, only wait as the node does."""
 
 
 _NODE = "_node"

@@ -17,6 +17,10 @@ The guard, the process of the harness above the node's own, is looked at too, si
 twice a second to measure a directory, which concerns none of them: so it is quiet when it sleeps, unless the harness sent it a
 command less than `sleep_threshold` ago.
 
+A command of the node, such as one that waits until the node has drained its queues, is a process beside the guard, with processes
+of its own. All of them are looked at like the node's own (`following_command`). A command that has ended counts as busy until
+the harness has noticed that.
+
 A thread's slot in the page has whether it waits (`waits`), the last epoch that it has answered (`seen`), until when it
 waits (`deadline`), and how many of its waits have ended (`woken`). A thread that has never waited in a call that the shim
 knows has no slot.
@@ -25,6 +29,7 @@ knows has no slot.
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,6 +44,9 @@ _ASLEEP = frozenset("SZTtXI")
 
 _STOPPED = "T"
 
+_ENDED = frozenset("ZX")
+"""States of a process that has ended, and of one that has been waited for too."""
+
 _QUICK_CHECKS = 8
 """The number of looks after a new epoch in which only the threads that waited before are checked: most have not answered yet."""
 
@@ -50,8 +58,9 @@ _MAX_OCTETS = 16 * 1024
 
 
 class ProcessTree:
-    """The processes below a guard, which share a page. `sleep_threshold` is in real seconds (see the module).
+    """The processes below a guard, and those of the node's commands, which share a page.
 
+    `sleep_threshold` is in real seconds (see the module). `_commands` are the process ids of the commands that are followed now.
     `_slept` has, for each thread without a waiting slot, its processor time and since when that is the same.
     `_inner_ids` are the ids of threads in their own process namespace; `_waiting` those that waited at the last look,
     `_woken` their `woken` when the second epoch was begun, {} before. For as many looks as `_quick_checks_left` only threads
@@ -64,6 +73,7 @@ class ProcessTree:
         self.sleep_threshold = sleep_threshold
         self._library = library
         self._guard: int | None = None
+        self._commands: set[int] = set()
         self._epoch = 0
         self._slept: dict[int, tuple[bytes, float]] = {}
         self._inner_ids: dict[int, int] = {}
@@ -90,6 +100,16 @@ class ProcessTree:
     def stop_following(self) -> None:
         """Look at no process any more: the node has ended, and counts as quiet."""
         self._guard = None
+
+    @contextmanager
+    def following_command(self, pid: int) -> Iterator[None]:
+        """Look at the command with this process id, and at the processes below it, while the context lasts; begin an epoch."""
+        self._commands.add(pid)
+        self.ask_again()
+        try:
+            yield
+        finally:
+            self._commands.remove(pid)
 
     def ask_again(self) -> None:
         """Begin a new epoch, since the harness has done something that may concern the processes.
@@ -138,7 +158,7 @@ class ProcessTree:
         if self._quick_checks_left and any(_has_not_answered(slots.get(tid), self._epoch) for tid in self._waiting):
             self._quick_checks_left -= 1
             return None
-        awake: dict[int, None] = {}
+        awake = {pid: None for pid in self._commands if _state(f"/proc/{pid}") in _ENDED}
         self._waiting.clear()
         earliest = NEVER
         now = time.monotonic()
@@ -189,10 +209,10 @@ class ProcessTree:
                 yield pid
 
     def _threads(self) -> Iterator[tuple[int, int, str]]:
-        """Yield (process id, thread id, directory in /proc) for each thread of the guard and of all processes below."""
+        """Yield (process id, thread id, directory in /proc) for each thread of the guard, the commands and all processes below."""
         if self._guard is None:
             return
-        for pid in (self._guard, *descendants(self._guard)):
+        for pid in (pid for top in (self._guard, *self._commands) for pid in (top, *descendants(top))):
             try:
                 threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208  # pathlib is slower, and this runs at every look
             except OSError:

@@ -7,7 +7,7 @@ then.
 
 import contextlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from conformance.run.shifted.process_tree import ProcessTree
@@ -94,6 +94,16 @@ class ShiftedProgram:
         """Stop following the processes, which have ended, and let time jump."""
         self.tree.stop_following()
         self._holds.close()
+
+    @contextlib.contextmanager
+    def follow_command(self, pid: int) -> Iterator[None]:
+        """Let time jump in the context whenever a command of the node, the child process `pid` of the loop, only waits.
+
+        Its processes are looked at like the node's own, and count as busy once it has ended, until the context is left.
+        """
+        with self.tree.following_command(pid):
+            self._stop_holding_for(pid)
+            yield
 
     def describe_awake(self) -> str:
         """Return the node and its processes that had something to do when they were last looked at; "" when there were none.
