@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,7 @@ def without_ids(printed: dict[str, Any]) -> dict[str, Any]:
 
 
 @BOTH
-def test_inspect_prints_what_the_page_shows(name: str, tmp_path: Path):
+def test_inspect_prints_what_the_page_shows_with_ids_and_times_of_its_own(name: str, tmp_path: Path):
     (page,) = [one for one in EXAMPLES if "queues" in one]
     with parties(mbx2=Party("mbx2"), outside=Party("outside", defer_held)) as made:
         boxes = [
@@ -162,7 +163,12 @@ def test_inspect_prints_what_the_page_shows(name: str, tmp_path: Path):
             send_message(node, 1, "victor@outside.test", "held")
             send_message(node, 2, "dave@corp.test", hello="mbx2", extra="XSHADOWREQUEST mbx2 90be17-1")
             node.wait_for(lambda: node.items("discard"))
-            printed = node.command("inspect")
+            before, printed = time.time(), node.command("inspect")
+            names = [queue["queue"] for queue in printed["queues"]]
+            assert len(set(names)) == len(names)
+            items = [item for queue in printed["queues"] for item in queue["items"]]
+            assert all(before - 60 < item["since"] <= before and item["shadow_id"] for item in items)
+            assert printed["database"]
             assert without_ids(printed) == without_ids(page)
             assert [item["shadow_id"] for item in node.items("shadow")] == ["90be17-1-2"]
 

@@ -86,5 +86,7 @@ def test_xshadow_is_accepted_once_in_a_session_and_outside_of_transactions(tmp_p
         session_state.in_transaction = False
         assert (await verbs.dispatch("XSHADOW", ["hub2", "db"]))[0].startswith("250 ")
         assert (await verbs.dispatch("XSHADOW", ["hub2", "db"]))[0].startswith("503 5.5.1")
+        other = HubVerbs(host, greeted_by_hub2(host))
+        assert (await other.dispatch("XSHADOW", ["hub2", "db"]))[0].startswith("250 "), "it is another session"
 
     run_with_hub(tmp_path, steps)

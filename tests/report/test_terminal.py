@@ -12,10 +12,12 @@ def test_plain_text_has_no_escapes_and_stays_within_its_width() -> None:
         check="expect.x", outcome=Outcome.FAIL, requirements=("SR-CRE-01",), sentence="\x1b[31mword " * 60
     )
     cell = cell_view(candidate=REFERENCE, axes={"a": "v" * 90}, verdicts=(verdict,))
-    text = terminal_summary(run_summary(good(), cell), width=80, colour=False)
-    assert text.count(r"\x1b[31mword") > 20
-    assert all(line.isprintable() and len(line) <= 80 for line in text.splitlines())
-    assert "1 fail, 1 pass" in text
+    for width in (61, 80, 133):
+        text = terminal_summary(run_summary(good(), cell), width=width, colour=False)
+        assert text.count(r"\x1b[31mword") > 20
+        assert all(line.isprintable() and len(line) <= width for line in text.splitlines())
+        assert max(map(len, text.splitlines())) > width - 12, "the width is used"
+        assert "1 fail, 1 pass" in text
 
 
 def test_colour_is_used_on_request() -> None:

@@ -1,5 +1,6 @@
 """The JSON Schemas that editors use: every file of the corpus matches them, and unknown keys and values do not."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from conformance.scenarios.schema import scenario_schema, topology_schema
 from conformance.scenarios.yaml_nodes import compose, split_documents
 from tests.scenarios.documents import HEAD, SEND
 
+ROOT = Path(__file__).parents[2]
 TOPOLOGIES = paths.fixtures() / "topologies"
 
 
@@ -35,13 +37,20 @@ def scenario() -> Draft202012Validator:
     return Draft202012Validator(schema)
 
 
-@pytest.mark.parametrize("path", scenario_files([paths.corpus()]), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [*scenario_files([paths.corpus(), paths.fixtures() / "probes"]), ROOT / "benchmarks/weeks.scenario.yaml"],
+    ids=lambda path: path.name,
+)
 def test_every_scenario_file_matches_the_schema(path: Path, scenario: Draft202012Validator) -> None:
     found = documents(path)
     assert found
     for document in found:
         assert [error.message for error in scenario.iter_errors(document)] == []
-    assert path.read_text("utf-8").startswith("# yaml-language-server: $schema=../../docs/schema/scenario.json\n")
+    first = path.read_text("utf-8").partition("\n")[0]
+    assert (
+        first == f"# yaml-language-server: $schema={os.path.relpath(ROOT / 'docs/schema/scenario.json', path.parent)}"
+    )
 
 
 @pytest.mark.parametrize("name", fixture_names(TOPOLOGIES))
