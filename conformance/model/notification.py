@@ -118,7 +118,7 @@ def list_is_right(facts: Facts) -> Finding:
             missing = [
                 one
                 for one in due.get(query.n, ())
-                if one.copy.shadow_id not in (*ids, *old) and not _is_in_another_reply(facts, query, one.copy)
+                if one.copy.shadow_id not in (*ids, *old) and not _is_in_another_reply(facts, query, one)
             ]
             if len(missing) > left and asked is not None and len(ids) >= asked:
                 finding.add_violation(
@@ -163,7 +163,7 @@ def notified_when_done(facts: Facts) -> Finding:
         listed, left = answer.shadow_ids, answer.left or 0
         for due in notifications:
             copy = due.copy
-            if (copy.primary, copy.shadow_id) in missed or _is_in_another_reply(facts, query, copy):
+            if (copy.primary, copy.shadow_id) in missed or _is_in_another_reply(facts, query, due):
                 continue  # a notification that got lost is judged by its own rule
             finding.occasions += 1
             if copy.shadow_id not in listed and not left:
@@ -179,12 +179,13 @@ def notified_when_done(facts: Facts) -> Finding:
     return finding
 
 
-def _is_in_another_reply(facts: Facts, query: Query, copy: ShadowCopy) -> bool:
-    """Return whether a notification of `copy` need not be in the reply to `query`, since another reply has it or may have it.
+def _is_in_another_reply(facts: Facts, query: Query, due: DueNotification) -> bool:
+    """Return whether the notification `due` need not be in the reply to `query`, since another reply has it or may have it.
 
-    An earlier reply has it; or another query of the same server, in a session that was open at `query`, is unanswered when
-    `query` is answered.
+    An earlier reply has it; a fault replaced an earlier reply that may have had it; or another query of the same server, in a
+    session that was open at `query`, is unanswered when `query` is answered.
     """
+    copy = due.copy
     reply, _ = reply_and_discard_list(query)
     notified = facts.discards_by_copy.get((copy.primary, copy.shadow_id, copy.holder), ())
     if any(discard.n < reply.n for discard in notified):
@@ -192,11 +193,19 @@ def _is_in_another_reply(facts: Facts, query: Query, copy: ShadowCopy) -> bool:
     for other in facts.compute_once(queries_by_primary_and_asker)[query.server, query.client]:
         if other.n > reply.n:
             return False
+        if due.n < other.n < query.n and _is_answered_by_a_fault(facts, other):
+            return True
         if other is not query and (other.exchange.reply is None or other.exchange.reply.n > reply.n):
             closed = facts.trace.sessions[other.session].closed
             if closed is None or closed.n > query.n:
                 return True
     return False
+
+
+def _is_answered_by_a_fault(facts: Facts, query: Query) -> bool:
+    """Return whether a fault may have replaced the discard list in the reply to `query`: there is none, in an altered session."""
+    reply = query.exchange.reply
+    return reply is not None and reply.operation is None and query.session in facts.trace.altered_sessions
 
 
 def _blamed_row(facts: Facts, query: Query, due: DueNotification) -> str | None:
