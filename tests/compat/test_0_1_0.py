@@ -134,8 +134,11 @@ def _failed(cell: StoredCell) -> set[str]:
 @pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.spark
+@pytest.mark.timed
 def test_every_documented_command_has_its_former_exit_code(folder: Path):
-    for code, command in numbered_commands():
+    documented = list(numbered_commands())
+    assert {code for code, _ in documented} == {0, 1}
+    for code, command in documented:
         if command.startswith("conformance aggregate ") and find_spec("pyspark") is None:
             continue  # of an extra that is not installed
         short = "--cells 4" if " -k " in command else FEW

@@ -63,6 +63,9 @@ BY_THEMSELVES = {
 }
 """Pages whose commands have a test of their own, which also looks at what they leave."""
 
+TIMED = {"docs/build-a-shadow-node.md", "docs/power-cuts.md"}
+"""Pages with commands that run cells under a scaled clock."""
+
 FAILS = {"reference+": 1, "acknowledges-first.yaml": 1}
 """Part of a command -> its exit code, where the page says that something is found."""
 
@@ -92,7 +95,12 @@ def spark() -> Iterator[None]:
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if commands(page) and name_of(page) not in BY_THEMSELVES], ids=name_of
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.timed if name_of(page) in TIMED else (), id=name_of(page))
+        for page in PAGES
+        if commands(page) and name_of(page) not in BY_THEMSELVES
+    ],
 )
 def test_each_command_that_is_run_here_ends_with_the_expected_exit_code(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest

@@ -22,7 +22,7 @@ COMMANDS = [command for command in commands(PAGE) if "container" not in command.
 VIOLATED = ("reports/first ", "reports/remote ")
 """Runs that find what the example server does wrong, and are held against no baseline."""
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timed]
 
 
 def normalized_lines(block: str) -> list[str]:
