@@ -90,7 +90,8 @@ class _Wait:
 class ShiftedClockEventLoop(VirtualClockEventLoop):
     """Runs together with foreign programs, whose clocks jump with its own.
 
-    `_offset` is in nanoseconds. `_lag` and `_lag_reason` are kept until they are taken. `_looks` counts the looks at
+    `_offset` is in nanoseconds. `_lag` and `_lag_reason` are kept until they are taken. `_deadlines` has, by node, until when its
+    program waited when it was last seen quiet: nanoseconds of the shifted clock, or NEVER. `_looks` counts the looks at
     the programs since the epoch began at which the loop had handled `_events_at_epoch` sockets and callbacks.
     `_jumped_at` is when, by the machine, it last jumped or handled any. Each program has a shared `page` and a `tree`, which
     looks at its processes. `_sleep_threshold` is how many real seconds a thread must sleep to be taken as quiet, and
@@ -109,6 +110,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         self._sleep_threshold = measure_sleep_threshold()
         self._calibrated_at = self._jumped_at = time.monotonic()
         self._lag_reason = ""
+        self._deadlines: dict[str, int] = {}
         self._events_served = self._looks = 0
         self._events_at_epoch = _ASK_AGAIN
         self._lag = 0.0
@@ -232,6 +234,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
             deadline = program.tree.quiet_until()
             if deadline is None:
                 return None
+            self._deadlines[program.name] = deadline
             if deadline != NEVER:
                 earliest = min(earliest, deadline / _NANOSECONDS)
         return None if math.isinf(earliest) else earliest
@@ -278,13 +281,9 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         return wait
 
     def _next_node_to_wake(self) -> str:
-        """Return the node whose program waits for the earliest moment; "" when none waits for one."""
-        deadlines = [
-            (deadline, program.name)
-            for program in self._programs
-            if (deadline := program.tree.quiet_until()) not in (None, NEVER)
-        ]
-        return min(deadlines)[1] if deadlines else ""
+        """Return the node whose program waited for the earliest moment when each was last seen quiet; "" when none did."""
+        deadline, node = min(((deadline, node) for node, deadline in self._deadlines.items()), default=(NEVER, ""))
+        return node if deadline != NEVER else ""
 
     def _describe_busy(self) -> str:
         """Return a clause that names the nodes with something to do, and their processes.
