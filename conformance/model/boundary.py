@@ -14,6 +14,7 @@ from typing import get_args
 
 from conformance.history.dialects import ShadowKeyword
 from conformance.history.values import OperationName
+from conformance.model.parameter_changes import ParameterChanges
 from conformance.model.rules import invariant
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding
@@ -73,8 +74,10 @@ def shadow_verbs_only_where_offered(context: CheckContext) -> Finding:
     """Check that no frontend or delivery listener offers a shadow verb, and that servers refuse what they did not offer.
 
     The offer is judged in each session with such a listener in which EHLO was answered, the refusals on every listener. A session
-    in which the server offered any shadow verb is not judged for refusals. Sessions that a fault altered are left out.
+    in which the server offered any shadow verb is not judged for refusals, nor is a reply before which redundancy may have been
+    switched while the session was open. Sessions that a fault altered are left out.
     """
+    changes = ParameterChanges(context)
     finding = Finding(
         "shadow verbs are offered on the transport listener only, and refused to clients to which they were not offered"
     )
@@ -91,11 +94,11 @@ def shadow_verbs_only_where_offered(context: CheckContext) -> Finding:
                     session.n,
                 )
         if not offered:
-            _check_refusals(finding, session)
+            _check_refusals(finding, session, changes)
     return finding
 
 
-def _check_refusals(finding: Finding, session: Session) -> None:
+def _check_refusals(finding: Finding, session: Session, changes: ParameterChanges) -> None:
     """Count an occasion for each reply to a shadow verb in a session; add a violation for each that is neither 5yz nor 421.
 
     To be called for a session in which no shadow verb was offered.
@@ -103,6 +106,8 @@ def _check_refusals(finding: Finding, session: Session) -> None:
     for exchange in session.exchanges:
         operation, reply = exchange.command.operation, exchange.reply
         if operation is None or operation.name not in _SHADOW_OPERATIONS or reply is None:
+            continue
+        if len(changes.possible_values(session.server, "ShadowRedundancyEnabled", session.n, reply.n)) > 1:
             continue
         finding.occasions += 1
         if reply.code // 100 != 5 and reply.code != 421:

@@ -42,7 +42,7 @@ def nothing_while_disabled(facts: Facts) -> Finding:
     """Check that a server whose redundancy is off offers, says and grants no shadow verb, and answers without delay.
 
     Verbs are judged in sessions that began while it was off, delays for messages that the server was given and answered while it
-    was off. Delays are not judged where the disk or the session met a fault. A relay without shadow redundancy is not judged.
+    was off; neither while a change is under way. Delays are not judged where the disk or the session met a fault. A relay without shadow redundancy is not judged.
     """
     finding = Finding("no shadow verb and no delay with ShadowRedundancyEnabled false")
     disabled = {name for name in facts.topology.by_name if _may_be_off(facts, name)}
@@ -71,6 +71,15 @@ def _is_off(facts: Facts, server: str, n: int) -> bool:
     return facts.parameter(server, "ShadowRedundancyEnabled", n) is False
 
 
+def _is_off_between(facts: Facts, server: str, after_n: int, before_n: int) -> bool:
+    """Return whether redundancy surely is off on a server all the time from one event to another, both included.
+
+    While a change is under way it may be on: a program takes it at a moment that no event shows.
+    """
+    values = facts.possible_parameter_values(server, "ShadowRedundancyEnabled", after_n, before_n)
+    return all(value is False for value in values)
+
+
 def _check_shadow_verbs_said(facts: Facts, finding: Finding, session: Session) -> None:
     """Add a violation for each shadow verb that the client said while its redundancy was off, and for a session without mail.
 
@@ -83,7 +92,8 @@ def _check_shadow_verbs_said(facts: Facts, finding: Finding, session: Session) -
     if (
         is_holder and session.listener == "transport" and session.keywords is not None and not session.transactions
         and session.closed is not None and not facts.is_disturbed(session.name)
-        and not facts.copy_transactions_by_holder.get(session.client) and _is_off(facts, session.client, session.n)
+        and not facts.copy_transactions_by_holder.get(session.client)
+        and _is_off_between(facts, session.client, session.n, session.n)
         and not any(operation_name(exchange) in _SHADOW_OPERATIONS for exchange in session.exchanges)
     ):  # fmt: skip
         finding.occasions += 1
@@ -93,7 +103,7 @@ def _check_shadow_verbs_said(facts: Facts, finding: Finding, session: Session) -
         )
     for exchange in session.exchanges:
         command = exchange.command
-        if not _is_off(facts, session.client, session.n) or not _is_off(facts, session.client, command.n):
+        if not _is_off_between(facts, session.client, session.n, command.n):
             continue
         finding.occasions += 1
         if operation_name(exchange) in _SHADOW_OPERATIONS:
@@ -107,9 +117,11 @@ def _check_shadow_verbs_offered(facts: Facts, finding: Finding, session: Session
 
     Nothing is judged in a session that began while redundancy was on.
     """
-    if not _is_off(facts, session.server, session.n):
-        return
-    if session.keywords is not None and session.listener == "transport":
+    greeted = [x.reply.n for x in session.exchanges if x.command.verb == "EHLO" and x.reply is not None]
+    if (
+        session.keywords is not None and session.listener == "transport"
+        and _is_off_between(facts, session.server, session.n, max(greeted, default=session.n))
+    ):  # fmt: skip
         finding.occasions += 1
         if offered := session.keywords & _KEYWORDS:
             finding.add_violation(
@@ -120,7 +132,7 @@ def _check_shadow_verbs_offered(facts: Facts, finding: Finding, session: Session
         if (
             operation_name(exchange) in _SHADOW_OPERATIONS
             and reply is not None
-            and _is_off(facts, session.server, reply.n)
+            and _is_off_between(facts, session.server, session.n, reply.n)
         ):
             finding.occasions += 1
             if reply.code // 100 == 2:
@@ -142,10 +154,12 @@ def _check_delays(facts: Facts, finding: Finding, session: Session) -> None:
     if session.listener == "delivery" or facts.is_disturbed(session.name) or _has_slow_disk(facts, server):
         return
     for given in session.transactions:
-        if not given.replies or given.dot_n is None or given.dot_t is None or not _is_off(facts, server, given.n):
+        if not given.replies or given.dot_n is None or given.dot_t is None:
             continue
         reply = given.replies[0]
-        if not _is_off(facts, server, reply.n) or facts.has_node_event_between(server, given.n, reply.n):
+        if not _is_off_between(facts, server, given.n, reply.n) or facts.has_node_event_between(
+            server, given.n, reply.n
+        ):
             continue
         finding.occasions += 1
         if reply.t - given.dot_t > _PROMPT_S + facts.slack:

@@ -57,7 +57,7 @@ async def run_command(
     *,
     within: float,
     environment: Mapping[str, str] | None = None,
-    while_it_runs: Callable[[int], AbstractContextManager[None]] = nullcontext,
+    while_it_runs: Callable[[int], AbstractContextManager[object]] = nullcontext,
 ) -> str:
     """Run a command to its end and return its stdout; `node` and `name` (of the command) are for the errors.
 
@@ -119,6 +119,7 @@ async def _real_timeout(seconds: float) -> AsyncIterator[None]:
     """
     loop = asyncio.get_running_loop()
     deadline = time.monotonic() + seconds
+    timer: asyncio.TimerHandle | None = None
     async with asyncio.timeout(None) as limit:
 
         def end_or_wait() -> None:
@@ -129,11 +130,12 @@ async def _real_timeout(seconds: float) -> AsyncIterator[None]:
             else:
                 limit.reschedule(loop.time())
 
-        timer = loop.call_later(seconds, end_or_wait)
+        end_or_wait()
         try:
             yield
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
 
 
 async def _read(stream: asyncio.StreamReader) -> bytes:

@@ -239,7 +239,7 @@ class ExecNode(ManagedNode, kind="exec"):
             argv = [*self._disk_prefix, *argv]
         if self._group is not None and name != "stop":  # `stop` outlives the node, whose group is killed with it
             argv = [*self._group.join_prefix, *argv]
-        follow: Callable[[int], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+        follow: Callable[[int], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
         if self._clock is not None and name in _COMMANDS_THAT_WAIT:
             follow = self._clock.follow_command
         return await run_command(
