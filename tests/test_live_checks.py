@@ -83,5 +83,7 @@ def test_the_terminal_shows_what_needs_attention_with_the_failures_last():
 
 
 def test_a_finding_names_a_row_of_the_catalogue_or_none():
+    for row in ("RL-RPL-02", None):
+        assert LiveFinding("a", "RFC 5321", LiveOutcome.PASS, "", row).requirement == row
     with pytest.raises(ValueError, match="RL-NOT-01"):
         LiveFinding("a", "RFC 5321", LiveOutcome.PASS, "", "RL-NOT-01")

@@ -30,11 +30,16 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
     return importlib.import_module("counterparts"), importlib.import_module("counterparts_registry").REGISTRY
 
 
-def test_every_module_of_the_package_is_imported(package: Package) -> None:
+def test_every_module_and_subpackage_of_the_package_is_imported(package: Package) -> None:
     modules, register = package
+    subpackage = Path(modules.__path__[0]) / "three"
+    subpackage.mkdir()
+    (subpackage / "__init__.py").write_text(REGISTERING.format(name="three"))
+    importlib.invalidate_caches()
+    assert list(register) == []
     registry.import_submodules(modules)
-    registry.check_counterparts("thing", ["two", "one"], "here", register, "counterparts/")
-    assert list(register) == ["one", "two"]
+    registry.check_counterparts("thing", ["two", "three", "one"], "here", register, "counterparts/")
+    assert list(register) == ["one", "two", "three"]
 
 
 @pytest.mark.parametrize(

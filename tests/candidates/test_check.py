@@ -28,6 +28,7 @@ def check_of(tmp_path: Path, text: str) -> list[CheckLine]:
 
 
 @pytest.mark.long
+@pytest.mark.timed
 def test_a_new_description_is_valid_and_its_server_relays(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(command("new", cwd=tmp_path).stdout, "utf-8")
     checked = command("check", "mine.yaml", cwd=tmp_path)
@@ -103,7 +104,7 @@ def test_every_claim_has_a_probe_and_the_reference_passes_each():
     assert set(read_probes()) == set(get_args(Claim))
     lines = list(check(REFERENCE))
     assert {line.subject: line.state for line in lines if line.state != "ok"} == {"version": "information"}
-    assert len(lines) == 1 + len(get_args(Claim))
+    assert [line.subject for line in lines] == ["version", *(f"claim {claim}" for claim in read_probes())]
 
 
 def test_a_claim_whose_probe_needs_an_unclaimed_command_is_not_judged():
@@ -117,11 +118,15 @@ def test_a_claim_whose_probe_needs_an_unclaimed_command_is_not_judged():
 
 def test_an_unknown_placeholder_is_refused_before_anything_is_started(tmp_path: Path):
     asked = f"commands: {{version: [touch, {tmp_path}/started]}}\n"  # the check asks for the version first
-    (tmp_path / "mine.yaml").write_text(MINE + asked + f'argv: [touch, {tmp_path}/started, "{{confg}}"]\n', "utf-8")
+    description = MINE + asked + f'argv: [touch, {tmp_path}/started, "{{confg}}"]\n'
+    (tmp_path / "mine.yaml").write_text(description, "utf-8")
     checked = command("check", "mine.yaml", cwd=tmp_path)
     assert checked.returncode == 2
     assert "mine.yaml: argv[2]: '{confg}': unknown placeholder 'confg' (did you mean 'config'?)" in checked.stderr
     assert not (tmp_path / "started").exists()
+    (tmp_path / "mine.yaml").write_text(description.replace("confg", "config"), "utf-8")
+    assert command("check", "mine.yaml", cwd=tmp_path).returncode == 1
+    assert (tmp_path / "started").exists(), "with a known placeholder it is started"
 
 
 @pytest.mark.long

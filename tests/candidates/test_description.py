@@ -13,7 +13,7 @@ import conformance
 from conformance import paths
 from conformance.candidates.assignment import read_assignment
 from conformance.candidates.availability import Availability
-from conformance.candidates.description import Candidate, CandidateError, read_description
+from conformance.candidates.description import REFERENCE, Candidate, CandidateError, read_description
 from conformance.candidates.lookup import find_candidate
 from conformance.candidates.placeholders import fill_argv, placeholder_table, render_file, seconds, unknown_placeholders
 from conformance.nodes.kinds import node_class
@@ -95,12 +95,14 @@ def test_an_error_in_a_description_is_reported_with_its_place(tmp_path: Path, ch
 
 def test_each_form_of_a_candidate_s_name_finds_its_candidate(tmp_path: Path):
     mine = str(written(tmp_path, MINE))
-    assert find_candidate("reference", SHIPPED).kind == "python"
+    assert find_candidate("reference", SHIPPED) == REFERENCE
     program = find_candidate("exec:reference", SHIPPED)
     assert (program.kind, program.identity) == ("exec", "reference")
     for defects in ("acknowledges-before-shadow", "acknowledges-before-shadow+every-reading"):
         assert find_candidate(f"reference+{defects}", SHIPPED).identity == f"reference+{defects}"
-    assert find_candidate(mine, SHIPPED).name == "mine"
+    assert find_candidate(mine, SHIPPED) == read_description(Path(mine))
+    short = Path(mine).rename(tmp_path / "mine.yml")
+    assert find_candidate(str(short), SHIPPED) == read_description(short)
     assert find_candidate("postfix", SHIPPED) == read_description(SHIPPED / "postfix.yaml")
     image = find_candidate("docker:mine:1.2", SHIPPED)
     assert image.kind == "docker"
@@ -169,8 +171,8 @@ def test_known_placeholders_are_filled_in_and_a_command_keeps_unknown_ones():
     assert seconds(61.2) == 62
 
 
-def test_an_error_in_a_file_template_is_reported_with_its_place():
-    with pytest.raises(CandidateError, match=r"files: main\.cf: 'nonsense' is undefined"):
+def test_an_error_in_a_file_template_is_reported_with_the_file_and_one_of_syntax_with_its_line():
+    with pytest.raises(CandidateError, match=r"^files: main\.cf: 'nonsense' is undefined$"):
         render_file("main.cf", "{{ nonsense }}", {}, {})
     with pytest.raises(CandidateError, match=r"files: main\.cf:2: "):
         render_file("main.cf", "\n{% if %}", {}, {})
@@ -191,6 +193,7 @@ files: {a.conf: "mode = {{ options.get('mode', 'plain') }}"}
 
 def test_a_description_inherits_from_the_one_that_like_names(tmp_path: Path):
     (tmp_path / "base.yaml").write_text(BASE, "utf-8")
+    (tmp_path / "another.yaml").write_text(BASE.replace("serve", "another").replace("plain", "other"), "utf-8")
     variant = tmp_path / "variant.yaml"
     variant.write_text("{like: base, name: variant, kind: exec, claims: [relay], options: {mode: slow}}", "utf-8")
     candidate = read_description(variant)

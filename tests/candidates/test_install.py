@@ -27,9 +27,15 @@ def test_an_installed_server_is_left_unchanged(
     assert [path.read_text() for path in (tmp_path / "postfix").iterdir()] == ["kept"]
 
 
-def test_a_server_without_a_description_is_refused(capsys: pytest.CaptureFixture[str]):
-    assert install(["postfx"]) == 2
-    assert "no server 'postfx' (did you mean 'postfix'?)" in capsys.readouterr().err
+def test_a_server_without_a_description_is_refused_and_no_other_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    (tmp_path / "postfix").mkdir()
+    monkeypatch.setenv(INSTALLED_VARIABLE, str(tmp_path))
+    assert install(["postfix", "postfx"]) == 2
+    out, err = capfd.readouterr()
+    assert "no server 'postfx' (did you mean 'postfix'?)" in err
+    assert out == "", "the script would say that postfix is there already"
 
 
 def test_the_script_has_a_function_for_every_server_that_a_shipped_description_needs():

@@ -165,6 +165,8 @@ def test_github_executes_no_command_of_a_server(place: Path):
     for step in document("action.yml")["runs"]["steps"][1:]:
         if "run" in step:
             job.run_step(step, GITHUB_ACTIONS="true")
+    printed = (place / "evil.py").read_text("utf-8").replace("print('", "").replace(" ##", "\n##")
+    assert list(executed_commands(printed)) == ["set-env", "add-mask"], "without stop-commands both are executed"
     with_text = [name for name, text in job.printed.items() if "##[add-mask]" in text]
     assert {"Check the description", "Run"} <= set(with_text), job.printed
     # whether or not they print a text of this server here

@@ -82,6 +82,8 @@ def test_a_violation_exits_with_1_and_names_clause_and_session(tmp_path: Path):
 
 def test_json_has_each_check_with_the_session_that_shows_it(tmp_path: Path):
     with listener("--json", cwd=tmp_path) as (process, port):
+        with smtplib.SMTP("127.0.0.1", port, timeout=20) as first:
+            first.ehlo()
         with pytest.raises(smtplib.SMTPServerDisconnected):
             send(port, "silent@b.test", timeout=0.5)
         process.send_signal(signal.SIGINT)
@@ -90,14 +92,14 @@ def test_json_has_each_check_with_the_session_that_shows_it(tmp_path: Path):
     findings = {found["check"]: found for found in json.loads(out)}
     assert list(findings) == [found.check for found in judge_client(ListenRecord())]
     found = findings["dot-timeout"]
-    assert (found["clause"], found["outcome"], found["session"]) == ("RFC 5321 4.5.3.2.6", "warn", "s1")
+    assert (found["clause"], found["outcome"], found["session"]) == ("RFC 5321 4.5.3.2.6", "warn", "s2")
     assert any("stall after dot" in line for line in found["transcript"])
     assert findings["lost-reply"]["requirement"] == "RL-ACK-03"
     assert findings["lost-reply"]["outcome"] == "inconclusive"
     assert {"check", "requirement", "clause", "outcome", "sentence"} == set(findings["pipelining"])
 
 
-def test_for_ends_the_listening_and_nobody_has_connected(tmp_path: Path):
+def test_for_ends_the_listening_with_3_where_nobody_has_connected(tmp_path: Path):
     done = conformance_command("listen", "0", "--for", "300ms", cwd=tmp_path)
     assert done.returncode == 3
     assert "no client has connected" in done.stdout

@@ -9,7 +9,7 @@ import pytest
 from conformance.commands import defects as command
 from conformance.commands.defects import print_defects
 from conformance.defects.trial import Blame, Trial
-from conformance.results.layout import RunDirectoryError
+from conformance.results import writer
 from conformance.results.reader import read_run
 from conformance.verdicts import Outcome
 
@@ -104,10 +104,9 @@ def test_trials_are_stored_as_a_run_that_only_fresh_replaces(tmp_path: Path, cap
 def test_a_run_that_fresh_cannot_delete_is_a_wrong_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    def fail(run_dir: Path) -> None:
-        raise RunDirectoryError(f"{run_dir / 'run.json'} cannot be deleted")
-
-    monkeypatch.setattr(command, "delete_run", fail)
+    (tmp_path / "run.json").write_text("{}", "utf-8")
+    monkeypatch.setattr(writer, "delete_tree", lambda path: False)  # as where the file system refuses it
     monkeypatch.setattr(command, "read_corpus", lambda *_: [])
     assert defects(run_dir=tmp_path, fresh=True) == 2
     assert capsys.readouterr().err == f"{tmp_path / 'run.json'} cannot be deleted\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]

@@ -98,6 +98,7 @@ def test_a_scenario_that_cannot_be_tried_is_listed_and_is_not_a_gap():
     assert reported_gaps(SOUND, FIRST, SECOND, disks, scenarios=("s", "disks")) == ()
     found = build_table((ONE, TWO), ("s", "disks"), (SOUND, FIRST, SECOND, disks))
     assert "with disks of their own: disks." in page(found, SMALL)
+    assert "with disks of their own:" not in page(build_table((ONE, TWO), ("s",), (SOUND, FIRST, SECOND)), SMALL)
     assert "scenario disks: catches no defect" in reported_gaps(
         SOUND, FIRST, SECOND, disks, replace(disks, outcome=Outcome.PASS), scenarios=("s", "disks")
     )
@@ -116,6 +117,10 @@ def test_a_check_catches_a_defect_alone_also_beside_one_that_blames_another_requ
 def test_an_error_of_the_harness_is_not_a_catch():
     broke = replace(SECOND, outcome=Outcome.ERROR, blames=(), sentence="OSError")
     assert "defect two: not caught in any of 1 cells" in reported_gaps(SOUND, FIRST, broke)
+    table = build_table((ONE, TWO), ("s",), (SOUND, FIRST, broke))
+    assert table.rows[1].errors == ("s: OSError",)
+    assert table.scenarios == {"s": ("one",)}
+    assert table.checks == {"expect.shadow": ("one",)}
 
 
 def test_the_page_names_every_defect_and_its_requirement():
@@ -141,6 +146,7 @@ def test_the_page_says_for_which_defects_another_requirement_is_blamed_first():
     text = page(build_table((ONE, TWO), ("s",), (SOUND, FIRST, second)), SMALL)
     assert "It is the broken one for 1 of 2 defects" in text
     assert "| `two` | SR-CRE-02 | SR-CRE-01 |" in text
+    assert "| `one` | SR-CRE-01 |" not in text
 
 
 def test_every_defect_has_a_description_and_breaks_a_requirement_of_the_catalogue():

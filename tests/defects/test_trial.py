@@ -78,13 +78,18 @@ def test_trials_have_the_same_results_with_one_process_and_with_two(cells: list[
     assert list(run_trials(planned, seed=1, jobs=1)) == list(run_trials(planned, seed=1, jobs=2))
 
 
-def test_an_out_of_memory_kill_elsewhere_does_not_excuse_a_defect(cells: list[Cell], monkeypatch: pytest.MonkeyPatch):
-    kills = itertools.count()
-    monkeypatch.setattr(shortage, "_count", lambda path: next(kills) if path.name == "vmstat" else 0)
+def test_an_out_of_memory_kill_elsewhere_does_not_excuse_a_defect_as_another_shortage_does(
+    cells: list[Cell], monkeypatch: pytest.MonkeyPatch
+):
     defects = [defect for defect in active_defects() if defect.name == DEFECT]
     (broken, *_) = [one for one in plan_trials(defects, cells) if one.defect == DEFECT]
-    assert trial.run_trial(broken, seed=1).outcome is Outcome.FAIL
-    assert next(kills) > 1
+    for counter, outcome in (("vmstat", Outcome.FAIL), ("pids.events", Outcome.INCONCLUSIVE)):
+        grown = itertools.count()
+        monkeypatch.setattr(
+            shortage, "_count", lambda path, name=counter, grown=grown: next(grown) if path.name == name else 0
+        )
+        assert trial.run_trial(broken, seed=1).outcome is outcome, counter
+        assert next(grown) > 1
 
 
 @pytest.mark.parametrize("clean_up", ["raises another", "raises nothing", "raises the same"])
@@ -106,6 +111,7 @@ def test_a_trial_over_its_cpu_limit_is_an_error_whatever_its_clean_up_raises(
     ended = trial.run_trial(plan_trials(active_defects()[:1], cells[:1])[0], seed=1)
     assert ended.outcome is Outcome.ERROR
     assert ended.sentence.startswith("broken off after 0.1 s")
+    assert ended.blames == ()
 
 
 @pytest.mark.long

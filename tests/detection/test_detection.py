@@ -1,5 +1,6 @@
 """How many random plans catch a defect: what counts, in which order plans are run, and what the page says of the rest."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -124,25 +125,27 @@ def test_a_depth_counts_what_was_tried_as_far() -> None:
 
 
 def test_the_page_says_what_is_missing_and_lists_the_hardest_defects_first(tmp_path: Path) -> None:
-    measured = measurement("one", "two", most_plans=2, most_plans_of_a_bias=1)
-    two = Series(USUAL, 1, "two")
-    store = store_of(tmp_path, missed(0), caught(0, two, "SR-CRE-01"))
+    measured = measurement("early", "late", "one", most_plans=2, most_plans_of_a_bias=1)
+    early, late = Series(USUAL, 1, "early"), Series(USUAL, 1, "late")
+    store = store_of(tmp_path, missed(0), caught(0, early, "SR-CRE-01"), missed(0, late), caught(1, late))
     text = page(measured, store)
-    assert "**The measurement is not complete.** 1 of the 2 defects were neither caught nor tried with 2 plans" in text
-    assert "| 1 | 1 of 2 (50 %) |" in text
-    assert "| 2 |" not in text
-    assert text.index("| `one` | RL-ACK-01 | not in 1 |") < text.index(
-        "| `two` | RL-ACK-01 | 1 | `model.check` | SR-CRE-01 |"
-    )
-    assert "blamed first is the broken one for 0 of them" in text
+    assert "**The measurement is not complete.** 1 of the 3 defects were neither caught nor tried with 2 plans" in text
+    assert "| 1 | 1 of 3 (33 %) |" in text
+    assert "\n| 2 |" not in text
+    assert re.findall(r"^\| `\w+` \| RL-ACK-01 \| .*$", text, re.MULTILINE) == [
+        "| `one` | RL-ACK-01 | not in 1 | | |",
+        "| `late` | RL-ACK-01 | 2 | `model.check` | RL-ACK-01 |",
+        "| `early` | RL-ACK-01 | 1 | `model.check` | SR-CRE-01 |",
+    ]
+    assert "blamed first is the broken one for 1 of them" in text
     store.add(
         [missed(1), *(missed(0, series) for series in measured.comparison if series.bias != USUAL or series.seed != 1)]
     )
     whole = page(measured, store)
     assert "not complete" not in whole
-    assert "| 2 | 1 of 2 (50 %) |" in whole
+    assert "| 2 | 2 of 3 (67 %) |" in whole
     words = BIASES["all-timed"][1]
-    assert f"| {words} | 0 of 6 (0 %) | 0 of 6 | none drawn |" in whole
+    assert f"| {words} | 0 of 9 (0 %) | 0 of 9 | none drawn |" in whole
 
 
 @pytest.mark.long

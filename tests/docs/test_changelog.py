@@ -16,6 +16,7 @@ TYPES = {
 
 def test_every_fragment_has_a_topic_and_a_known_type():
     names = [path.name for path in FRAGMENTS.iterdir() if path.name != "README.md"]
+    assert names
     assert [name for name in names if not re.fullmatch(rf"[a-z0-9-]+\.({'|'.join(TYPES)})\.md", name)] == []
 
 
@@ -25,8 +26,11 @@ def test_the_draft_contains_every_fragment():
         cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True,
     ).stdout  # fmt: skip
     assert "## next (" in draft
-    for path in FRAGMENTS.glob("*.*.md"):
+    fragments = [path for path in FRAGMENTS.iterdir() if path.name != "README.md"]
+    assert fragments
+    for path in fragments:
         lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+        assert any(lines), path.name
         assert [line for line in lines if line not in draft] == []
 
 

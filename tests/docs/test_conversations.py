@@ -115,7 +115,7 @@ def test_shadowing_of_2010_is_answered_as_on_the_page(tmp_path: Path, which: int
 
 
 @BOTH
-def test_refusals_are_as_on_the_page(name: str, tmp_path: Path):
+def test_refusals_have_the_reply_codes_of_the_page(name: str, tmp_path: Path):
     with (
         parties(mbx1=Party("mbx1")) as made,
         running(name, tmp_path, name="mbx2", peers=[peer("mbx1", made["mbx1"])]) as node,

@@ -37,6 +37,7 @@ def unknown_terms(text: str) -> list[str]:
 
 
 def test_terms_are_unique_and_in_alphabetical_order():
+    assert TERMS
     lowered = [term.lower() for term in ALL]
     assert [term for term in lowered if lowered.count(term) > 1] == []
     for terms in TERMS:

@@ -86,7 +86,7 @@ def test_the_readme_links_to_the_index():
 def test_links_of_changelog_fragments_lead_somewhere_from_the_root() -> None:
     """The release moves their text into CHANGELOG.md."""
     fragments = [path for path in sorted((ROOT / "docs" / "changelog.d").glob("*.md")) if path.name != "README.md"]
-    assert fragments
+    assert any(links(path.read_text("utf-8")) for path in fragments)
     assert {
         path.name: wrong for path in fragments if (wrong := broken(ROOT / path.name, path.read_text("utf-8")))
     } == {}

@@ -79,11 +79,14 @@ def test_fewer_plans_are_the_first_ones_of_more() -> None:
 
 @pytest.mark.long
 def test_other_plans_are_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    exploration(tmp_path, capsys, plans=2)
-    before = stored(tmp_path)
-    exploration(tmp_path, capsys, plans=2, seed=2)
-    assert len(stored(tmp_path)) == 2
-    assert stored(tmp_path) != before
+    used, unused = tmp_path / "used", tmp_path / "unused"
+    exploration(used, capsys, plans=2)
+    before = stored(used)
+    exploration(used, capsys, plans=3, seed=2)
+    exploration(unused, capsys, plans=3, seed=2)
+    assert read_exploration(used).header.seed == 2
+    assert stored(used) == stored(unused)
+    assert set(before) - set(stored(used))
 
 
 @pytest.mark.long
@@ -133,19 +136,24 @@ def test_a_line_that_was_cut_off_is_dropped_and_a_damaged_one_is_refused(tmp_pat
         Journal.open(tmp_path, header())
 
 
-def test_an_exploration_goes_on_only_where_nothing_differs(tmp_path: Path) -> None:
+def test_an_exploration_goes_on_only_where_nothing_differs_but_name_times_and_costly_cells(tmp_path: Path) -> None:
     with Journal.open(tmp_path, header()) as journal:
         journal.add(result("one"))
         journal.end_call(1.5)
-    later = Journal.open(tmp_path, header(started="2026-11-26T10:00:00Z"))
+    own: dict[str, Any] = {
+        "exploration": "moved",
+        "started": "2026-11-26T10:00:00Z",
+        "seconds": 9.0,
+        "too_costly": ("a",),
+    }
+    later = Journal.open(tmp_path, header(**own))
     assert (later.replaced, [*later.results], later.header.started) == (False, ["one"], "2026-11-25T10:00:00Z")
     assert later.header.seconds == 1.5
     changes: dict[str, Any] = {
         "harness": "0.0.1", "candidate": CandidateRecord(name="reference", kind="python", sha256="z"), "method": "sweep-1",
         "scenarios": ("one",), "seed": 2, "clock": "real", "scale": 2.0, "environment_sha256": "d", "inputs_sha256": "d",
     }  # fmt: skip
-    may_differ = {"schema_number", "exploration", "started", "seconds", "too_costly"}
-    assert changes.keys() == ExplorationHeader.model_fields.keys() - may_differ
+    assert changes.keys() == ExplorationHeader.model_fields.keys() - {"schema_number", *own}
     for name, value in changes.items():
         folder = shutil.copytree(tmp_path, tmp_path.with_name(f"with another {name}"))
         other = Journal.open(folder, header(**{name: value}))

@@ -15,7 +15,7 @@ from conformance.commands.explore import explore
 from conformance.explore import campaign
 from conformance.explore.campaign import Campaign
 from conformance.explore.documents import read_cell
-from conformance.explore.injections import Injection, injections_at
+from conformance.explore.injections import NODE_KINDS, Injection, injections_at
 from conformance.explore.points import find_points, representatives
 from conformance.explore.sweep import ObservedCell, Plan, sweep, without_faults
 from conformance.explore.trial import PlanResult, Violation, run_plan
@@ -51,14 +51,23 @@ def test_a_sweep_tries_each_fault_at_each_point_and_says_what_it_leaves_out() ->
     made = sweep(observed, lambda plan, fault: inapplicable_reason(plan.cell, Assignment(REFERENCE), SETTINGS))
     servers = frozenset(cell.topology.by_name)
     assert made.enumerated == sum(len(list(injections_at(point, servers))) for _, point in observed.points)
-    places = {injection.point.place for _, injection in made.plans.entries}
+    tried = [injection for _, injection in made.plans.entries]
+    enumerated = [one for point in representatives(observed.points) for one in injections_at(point, servers)]
+    assert [one for one in tried if not one.node] == [one for one, reason in enumerated if not one.node and not reason]
+    of_nodes = [kind for kind in NODE_KINDS if kind != "without power"]
+    assert {(one.node, one.kind) for one in tried if one.node} == {
+        (node, kind) for node in servers for kind in of_nodes
+    }
+    places = {injection.point.place for injection in tried}
     assert {"connect", "greeting", "EHLO", "LHLO", "MAIL", "RCPT", "DATA", "body", "dot", "QUIT"} <= places
     kinds = {step.action.does for plan in made.plans for step in plan.cell.steps if isinstance(step.action, Fault)}
     assert {"drop", "reset", "stall", "refuse", "replace", "answer", "cut"} == kinds
     assert any(isinstance(step.action, Kill) for plan in made.plans for step in plan.cell.steps)
     assert len({plan.name for plan in made.plans}) == len(made.plans)
     assert made.pruned["reset before the unit passes: as drop"] > 0
-    assert any("a disk of its own" in reason for reason in made.pruned)  # power cuts
+    (no_disk,) = [reason for reason in made.pruned if "a disk of its own" in reason]  # power cuts
+    killed = [one for one in tried if one.kind == "killed"]
+    assert made.pruned[no_disk] == len(killed) > 0
 
 
 @pytest.mark.long

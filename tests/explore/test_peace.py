@@ -17,3 +17,13 @@ def test_changes_of_several_steps_count_together() -> None:
     timeout, retries = {"ShadowHeartbeatTimeoutInterval": "2h"}, {"ShadowHeartbeatRetryCount": 100}
     assert bound(timeout, retries) == bound({**timeout, **retries}) > 2 * 7200 * 100
     assert bound(timeout, {"ShadowHeartbeatTimeoutInterval": "1s"}) == bound(timeout) > bound()
+    span, heartbeat, retry = (
+        {"ShadowResubmitTimeSpan": "9d"},
+        {"ShadowHeartbeatFrequency": "2d"},
+        {"MessageRetryInterval": "1d"},
+    )
+    more = bound(span, heartbeat, retry) - bound(span)
+    assert more == bound({**span, **heartbeat, **retry}) - bound(span)
+    assert more == bound(span, heartbeat) - bound(span) + bound(span, retry) - bound(span)
+    assert bound(span, heartbeat) > bound(span) > bound()
+    assert bound(span, retry) > bound(span)

@@ -1,6 +1,7 @@
 """Random plans: each is a valid scenario, depends on its seed and number alone, and its faults fire."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from conformance.explore.documents import read_cell, write_cell
 from conformance.explore.grammar import Bias
 from conformance.explore.random_plans import RandomPlans
 from conformance.explore.sweep import Plan
-from conformance.explore.trial import run_plan
+from conformance.explore.trial import fired_faults, run_plan
 from conformance.run.settings import Settings
 
 SETTINGS = Settings(clock="virtual", seed=1, should="fail")
@@ -23,10 +24,11 @@ def plans(seed: int = 1, number: int = 8) -> RandomPlans:
     return RandomPlans(seed, number, Assignment(REFERENCE), SETTINGS)
 
 
-def test_a_random_plan_depends_on_its_seed_and_number_alone() -> None:
+def test_a_random_plan_depends_on_its_seed_and_number_and_not_on_what_was_drawn_before() -> None:
     third = plans()[3]
+    random.seed("another")
     drawn = [*plans(number=4)]
-    assert third == drawn[3], "plans that were drawn before make no difference"
+    assert third == drawn[3], "plans that were drawn before make no difference, nor how many there are"
     for other in (drawn[2], plans(seed=2)[3]):
         assert third.cell.topology != other.cell.topology or third.cell.steps != other.cell.steps, "not only its name"
 
@@ -37,9 +39,12 @@ def test_a_bias_draws_other_plans_and_the_usual_one_the_same() -> None:
         return [RandomPlans(1, 4, Assignment(REFERENCE), SETTINGS, bias)[number] for number in range(4)]
 
     usual = [plans()[number] for number in range(4)]
-    assert drawn(Bias()) == usual
+    assert drawn(Bias(leaves_out=True, aimed=True)) == usual
     for bias in (Bias(leaves_out=False), Bias(aimed=False)):
-        assert drawn(bias) == drawn(bias) != usual
+        assert drawn(bias) == drawn(bias)
+        assert [(plan.cell.topology, plan.cell.steps) for plan in drawn(bias)] != [
+            (plan.cell.topology, plan.cell.steps) for plan in usual
+        ]
 
 
 @pytest.mark.long
@@ -55,7 +60,7 @@ def test_more_plans_have_faults_that_all_fire_where_they_are_aimed() -> None:
 
 
 @pytest.mark.long
-def test_random_plans_are_valid_scenarios_and_run(tmp_path: Path) -> None:
+def test_random_plans_are_valid_scenarios_and_nearly_all_come_to_their_end(tmp_path: Path) -> None:
     drawn = list(plans())
     for number, plan in enumerate(drawn):
         path = tmp_path / f"plan-{number}.scenario.yaml"
@@ -65,20 +70,22 @@ def test_random_plans_are_valid_scenarios_and_run(tmp_path: Path) -> None:
         assert read.topology == plan.cell.topology
     outcomes = [run_plan(plan, Assignment(REFERENCE), SETTINGS).result.outcome for plan in drawn]
     assert len(outcomes) == 8
-    assert outcomes.count("sound") >= 6, "nearly all come to their end, and the reference violates nothing"
-    assert set(outcomes) <= {"sound", "unfinished"}
+    assert outcomes.count("sound") >= 6
+    assert set(outcomes) <= {"sound", "unfinished"}, "the reference violates nothing"
 
 
 @pytest.mark.long
 def test_nearly_all_drawn_faults_fire() -> None:
     runs = [plans(number=16).run(number) for number in range(16)]
-    assert sum(len(run.plan.faults) for run in runs) >= 12
-    fired = [run.result.fired for run in runs]
-    assert fired.count(False) <= 1
+    drawn = sum(len(set(run.plan.faults)) for run in runs)
+    fired = sum(len(set(run.plan.faults) & fired_faults(run.events)) for run in runs)
+    assert drawn >= 12
+    assert fired >= 0.9 * drawn
+    assert [run.result.fired for run in runs].count(False) <= 1, "in nearly all plans, all of them"
 
 
 @pytest.mark.long
-def test_a_campaign_says_what_it_saw_whatever_the_number_of_processes(
+def test_a_campaign_says_what_it_saw_and_the_same_with_two_processes_as_with_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = []
@@ -96,11 +103,14 @@ def test_a_campaign_says_what_it_saw_whatever_the_number_of_processes(
     assert set(one["never_seen"]) == {sentence for sentence, count in one["sometimes"].items() if count == 0}
 
 
-def test_random_plans_are_not_made_of_scenarios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_name_of_a_scenario_is_refused_where_plans_are_random(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code = explore(
         ["alone-in-its-boundary"],
         at_random=True, candidate="reference", plans=1, duration=None, seed=1, jobs=1, out=tmp_path, as_json=True,
     )  # fmt: skip
     assert code == 2
-    assert "--random" in capsys.readouterr().err
+    problem = "random plans are made without scenarios: leave out their names, or --random\n"
+    assert capsys.readouterr().err == problem
     assert list(tmp_path.iterdir()) == []

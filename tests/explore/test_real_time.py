@@ -61,3 +61,18 @@ def test_a_scale_needs_a_clock_that_has_one(tmp_path: Path, capsys: pytest.Captu
         assert code == 2
         assert "--scale: a number above 0, with --clock scaled" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+    # with the clock that has one the scale is no problem: what is refused is the name
+    unknown = explore(
+        ["no-such-scenario"],
+        candidate="reference",
+        clock="scaled",
+        scale=60,
+        plans=2,
+        duration=None,
+        seed=1,
+        jobs=1,
+        out=tmp_path,
+        as_json=True,
+    )
+    said = capsys.readouterr().err
+    assert (unknown, "--scale" in said, "no-such-scenario" in said) == (2, False, True)

@@ -115,7 +115,9 @@ def test_what_a_left_out_step_defines_is_a_problem_of_those_that_refer_to_it() -
     whole = numbered([as_step(fault), *cell.steps, as_step(Heal(what="f"))])
     assert problems_of(cell.model_copy(update={"steps": whole}), paths.fixtures()) == ()
     (problem,) = problems_of(cell.model_copy(update={"steps": numbered(whole[1:])}), paths.fixtures())
-    assert "'f'" in problem.message
+    assert problem.message.startswith("no fault or partition armed before: 'f'"), "that of `heal`"
+    without = numbered(whole[1:-1])
+    assert problems_of(cell.model_copy(update={"steps": without}), paths.fixtures()) == ()
 
 
 def test_a_finding_is_reduced_to_a_valid_scenario(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def test_a_copy_is_on_its_holder_until_the_holder_may_discard_it(generation: str
     assert copy == [("b", holder, 0), ("e", holder, 60_000_000)]
 
 
-def test_uneventful_sessions_are_merged_into_one_slice(cells: list[StoredCell]):
+def test_each_session_is_counted_in_one_slice_and_some_slices_are_of_several(cells: list[StoredCell]):
     merged_by_cell = []
     for cell in cells:
         sessions = sum(isinstance(event, Connected) for event in cell.events)

@@ -73,11 +73,20 @@ def test_parameters_of_a_run_that_did_not_record_them_are_those_of_its_topology(
     (scenario,) = read_corpus([tmp_path], paths.fixtures())
     (exported,) = scenario.cells()
     assert {server.transport.get("ShadowHeartbeatFrequency") for server in exported.topology.servers} == {77}
+    recorded = {
+        server.name: {**server.transport, "ShadowHeartbeatFrequency": 55} for server in exported.topology.servers
+    }
+    header = header.model_copy(update={"parameters": recorded})
+    (tmp_path / "one.scenario.yaml").write_bytes(as_scenario(replace(cell, header=header)))
+    ((exported,),) = (one.cells() for one in read_corpus([tmp_path], paths.fixtures()))
+    assert {server.transport.get("ShadowHeartbeatFrequency") for server in exported.topology.servers} == {55}
 
 
 def test_a_cell_without_a_session_of_the_harness_is_refused(cells: list[StoredCell]):
     silent = replace(
         cells[0], events=tuple(e for e in cells[0].events if not (isinstance(e, Connected) and e.client == "outside"))
     )
+    assert 0 < len(silent.events) < len(cells[0].events)
+    assert as_scenario(cells[0])
     with pytest.raises(NoSession, match="held no session"):
         as_scenario(silent)

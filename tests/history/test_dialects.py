@@ -72,6 +72,8 @@ def test_a_dialect_defined_as_data_parses_its_own_lines() -> None:
     assert asked == Operation(name="query-discard", server="mbx9", limit=7)
     found = foreign.parse_reply(asked, 250, ("ok", "done=a", "done=b"), content=False)
     assert found == Operation(name="discard-list", shadow_ids=("a", "b"))
+    assert foreign.parse_command("XQDISCARD mbx9 7") is None, "a line of another dialect"
+    assert PROFILE_1.parse_command("xdone 7 mbx9") is None
 
 
 @pytest.mark.parametrize(

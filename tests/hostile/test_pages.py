@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from tests.hostile.pages_try import CHROMIUM, try_one
+from tests.hostile.pages_try import CHROMIUM, POISON, try_one
 
 pytestmark = pytest.mark.integration
 
@@ -17,6 +17,9 @@ def test_no_script_of_a_poisoned_run_is_executed(tmp_path: Path):
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         pages, wrong = try_one(0, tmp_path, browser)
+        bare = browser.new_page()  # where nothing escapes it, the poison runs
+        bare.set_content(POISON[0])
+        assert bare.evaluate("window.alarm") == 1
         browser.close()
     assert wrong == []
     assert pages >= 6

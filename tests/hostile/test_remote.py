@@ -145,10 +145,14 @@ def test_the_harness_does_not_connect_where_a_reply_refers_it(tmp_path: Path, po
         cells = {c.header.candidate.replace("_", " "): c for c in read_run(tmp_path / "run").cells([])}
         for name in REDIRECTS:
             seen = "".join(map(repr, cells[name].events))
-            assert place in seen, f"{name}: it was said, and recorded"
+            assert f"127.0.0.1:{place}" in seen, f"{name}: it was said, and recorded"
         trap.setblocking(False)
         with pytest.raises(BlockingIOError):
             trap.accept()
+        with socket.create_connection(trap.getsockname()) as own:
+            accepted, whence = trap.accept()
+            accepted.close()
+            assert whence == own.getsockname(), "a connection would have been seen"
     assert "Traceback" not in ran.stdout + ran.stderr
 
 

@@ -112,7 +112,7 @@ def test_a_server_that_fails_on_a_number_ends_its_own_cell_only(tmp_path: Path):
 @pytest.mark.timed
 @pytest.mark.integration
 @pytest.mark.parametrize("value", ["soon", "[1m, 2m]", "-1e308", '"1e999"', "no"])
-def test_an_invalid_retry_interval_does_not_break_a_cell_that_flushes_by_it(tmp_path: Path, value: str):
+def test_an_invalid_retry_interval_does_not_break_a_cell_of_a_server_that_is_flushed_by_it(tmp_path: Path, value: str):
     (tmp_path / "numbers.scenario.yaml").write_text(offered(value, "nonsense"), "utf-8")
     flushed = describe(tmp_path, "takes it", **{"flush-to-retry": True, "commands": {"flush": ["true"]}})
     ran = conformance_command(

@@ -77,7 +77,10 @@ def test_lateness_excuses_a_transient_reply_and_not_a_permanent_one(check: str, 
 @pytest.mark.parametrize("sentence", ["", "a should is broken"])
 def test_lateness_does_not_change_a_pass(sentence: str) -> None:
     verdict = Verdict(check="expect.discarded", outcome=Outcome.PASS, sentence=sentence, remark=bool(sentence))
-    assert list(excuse_lateness([verdict], history(0, 1000), 10)) == [verdict]
+    failure = verdict.model_copy(update={"outcome": Outcome.FAIL, "remark": False})
+    passed, excused = excuse_lateness([verdict, failure], history(0, 1000), 10)
+    assert passed == verdict
+    assert excused.outcome is Outcome.INCONCLUSIVE, "a failure is excused"
 
 
 def test_the_sentence_of_an_excused_failure_keeps_what_was_seen() -> None:
@@ -134,6 +137,9 @@ def test_a_longer_bound_tolerates_a_longer_delay() -> None:
 def test_delays_within_a_bound_do_not_change_a_pass() -> None:
     verdict = Verdict(check="expect.reply", outcome=Outcome.PASS, sentence="")
     assert excuse_late_bound(verdict, several((11, 400)), since=10, within=40, tolerance=10) == verdict
+    failure = verdict.model_copy(update={"outcome": Outcome.FAIL})
+    excused = excuse_late_bound(failure, several((11, 400)), since=10, within=40, tolerance=10)
+    assert excused.outcome is Outcome.INCONCLUSIVE, "a failure is excused"
 
 
 @pytest.mark.parametrize(("late", "expected"), [(20, Outcome.FAIL), (1800, Outcome.FAIL), (1801, Outcome.INCONCLUSIVE)])
@@ -196,5 +202,6 @@ def test_a_failure_that_blames_another_row_first_stays_a_failure(requirements: t
 
 
 def test_a_remark_does_not_hide_a_failure_of_its_cell() -> None:
-    verdicts = apply_should_level([failed("SR-WIR-05"), failed("SR-MNT-04")], "warn")
+    verdicts = list(apply_should_level([failed("SR-WIR-05"), failed("SR-MNT-04")], "warn"))
+    assert [(one.outcome, one.remark) for one in verdicts] == [(Outcome.PASS, True), (Outcome.FAIL, False)]
     assert worst_in_cell(verdict.outcome for verdict in verdicts) is Outcome.FAIL

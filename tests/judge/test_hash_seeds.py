@@ -7,10 +7,12 @@ import sys
 import pytest
 
 from conformance import paths
+from tests.judge.miniature import miniatures
 
 ROOT = paths.corpus().parent
 PRINT_ALL = """
 from tests.judge.miniature import miniatures
+print(hash("a set of strings"))
 for one in miniatures():
     print(*one.all_verdicts(), sep="\\n")
 """
@@ -28,8 +30,10 @@ def test_all_verdicts_of_all_miniatures_are_the_same_under_three_hash_seeds() ->
         )
         for seed in "123"
     ]
-    first, *others = [process.communicate()[0].splitlines() for process in running]
+    printed = [process.communicate()[0].splitlines() for process in running]
     assert [process.returncode for process in running] == [0, 0, 0]
-    assert first
+    assert len({lines.pop(0) for lines in printed}) == 3, "the seeds had their effect"
+    first, *others = printed
+    assert len(first) > len(miniatures()), "several verdicts of each"
     for other in others:
         assert [pair for pair in zip(first, other, strict=True) if pair[0] != pair[1]] == []

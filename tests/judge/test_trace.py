@@ -134,6 +134,8 @@ def test_an_lmtp_reply_accepts_the_message_for_its_recipient_only() -> None:
     made = history("mbx1 > mbx1-store  m for a@x, b@x")
     one = made.session("mbx1", "mbx1-store")
     made.reply_to(one, "CONTENT", 250, "2.1.5 ok", recipient="a@x")
+    (sent,) = Trace(made.events).transactions_of("m#1")
+    assert sent.accepted_recipients == ["a@x"], "before the other reply"
     made.reply_to(one, "CONTENT", 451, "4.3.0 later", recipient="b@x")
     (sent,) = Trace(made.events).transactions_of("m#1")
     assert sent.accepted_recipients == ["a@x"]
@@ -188,7 +190,10 @@ def test_an_invariant_without_a_check_is_an_error_at_import(monkeypatch: pytest.
     ],
 )
 def test_a_node_that_fails_makes_the_cell_inconclusive(line: str, check: str, words: str) -> None:
-    found = verdicts(cell(), history(line))
+    alive = verdicts(cell(), history("drained"))
+    assert check not in alive
+    assert worst_in_cell(verdict.outcome for verdict in alive.values()) is not Outcome.INCONCLUSIVE
+    found = verdicts(cell(), history(f"{line}\ndrained"))
     assert (found[check].outcome, found[check].sentence) == (Outcome.INCONCLUSIVE, words)
     assert worst_in_cell(verdict.outcome for verdict in found.values()) is Outcome.INCONCLUSIVE
 
@@ -208,7 +213,9 @@ def test_a_fault_that_never_fired_makes_the_cell_inconclusive(armed: Step) -> No
     assert "harness.fault-fired" not in verdicts(cell(armed), made, complete=False)
     name = armed.action.name if armed.verb == "fault" else armed.action.occasion
     made.add(FaultFired, fault=name, action="drop", client="mbx1", server="mbx2")
-    assert "harness.fault-fired" not in verdicts(cell(armed), made)
+    found = verdicts(cell(armed), made)
+    assert "harness.fault-fired" not in found
+    assert worst_in_cell(verdict.outcome for verdict in found.values()) is not Outcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(

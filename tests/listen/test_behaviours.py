@@ -11,26 +11,26 @@ from conformance.listen.behaviours import UnknownBehaviour, describe_behaviours,
 def parsed(local: str) -> tuple[list[str], str | None, int | None, bool]:
     behaviour = parse_behaviour(f"{local}@example.test")
     assert behaviour is not None
-    faults = [f"{f.does} {f.when} {f.at}" for f in behaviour.faults]
+    faults = [f"{f.does} {f.when} {f.at}" + (f": {f.reply}" if f.reply else "") for f in behaviour.faults]
     return faults, behaviour.dot_reply, behaviour.times, behaviour.early
 
 
 @pytest.mark.parametrize(
     ("local", "faults", "dot_reply", "times", "early"),
     [
-        ("rcpt-451", ["answer before RCPT"], None, 1, False),
-        ("RCPT-451+a-b", ["answer before RCPT"], None, 1, False),
-        ("rcpt-550", ["answer before RCPT"], None, None, False),
-        ("rcpt-421", ["answer before RCPT", "drop answered RCPT"], None, 1, False),
-        ("data-452-x3", ["answer before DATA"], None, 3, False),
+        ("rcpt-451", ["answer before RCPT: 451 4.3.0 rcpt-451"], None, 1, False),
+        ("RCPT-451+a-b", ["answer before RCPT: 451 4.3.0 rcpt-451"], None, 1, False),
+        ("rcpt-550", ["answer before RCPT: 550 5.3.0 rcpt-550"], None, None, False),
+        ("rcpt-421", ["answer before RCPT: 421 4.3.0 rcpt-421", "drop answered RCPT"], None, 1, False),
+        ("data-452-x3", ["answer before DATA: 452 4.3.0 data-452-x3"], None, 3, False),
         ("dot-451-always", [], "451 4.3.0 dot-451-always", None, False),
         ("dot-554", [], "554 5.3.0 dot-554", None, False),
         ("dot-421", ["drop answered dot"], "421 4.3.0 dot-421", 1, False),
-        ("greeting-554", ["replace after greeting"], None, 1, True),
-        ("mail-452", ["answer before MAIL"], None, 1, True),
-        ("ehlo-250", ["replace after EHLO"], None, 1, True),
-        ("ehlo-250-x3", ["replace after EHLO"], None, 3, True),
-        ("ehlo-502", ["answer before EHLO"], None, 1, True),
+        ("greeting-554", ["replace after greeting: 554 greeting-554"], None, 1, True),
+        ("mail-452", ["answer before MAIL: 452 4.3.0 mail-452"], None, 1, True),
+        ("ehlo-250", ["replace after EHLO: 250 listen.test"], None, 1, True),
+        ("ehlo-250-x3", ["replace after EHLO: 250 listen.test"], None, 3, True),
+        ("ehlo-502", ["answer before EHLO: 502 ehlo-502"], None, 1, True),
         ("silent", ["stall after dot"], None, 1, False),
         ("silent-mail", ["stall after MAIL"], None, 1, True),
         ("refuse", ["refuse before connect"], None, 1, True),

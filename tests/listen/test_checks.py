@@ -94,16 +94,18 @@ def test_eight_bit_content_that_was_announced_passes(listener: Listening):
     assert listener.outcomes()["eight-bit-content"] == "pass"
 
 
-def test_a_bare_line_feed_after_a_command_is_found(listener: Listening):
+@pytest.mark.parametrize(("end", "outcome"), [(b"\n", "fail"), (b"\r\n", "pass")], ids=["LF", "CRLF"])
+def test_a_bare_line_feed_after_a_command_is_found(listener: Listening, end: bytes, outcome: str):
     client = RawClient(listener)
     client.reply()
-    client.send(b"EHLO client.test\n")
+    client.send(b"EHLO client.test" + end)
     client.reply()
     client.quit()
-    assert listener.outcomes()["command-line-ends"] == "fail"
+    assert listener.outcomes()["command-line-ends"] == outcome
 
 
 ENVELOPE = b"MAIL FROM:<a@a.test>\r\nRCPT TO:<b@b.test>\r\nDATA\r\n"
+RETRIED = [(b"rcpt-451", "retry"), (b"dot-451", "retry"), (b"drop-data", "retry"), (b"drop-heard-dot", "lost-reply")]
 
 
 @pytest.mark.parametrize(
@@ -134,21 +136,26 @@ def test_commands_that_are_sent_without_waiting_are_judged_by_the_offered_extens
     assert {name: outcomes.get(name) for name in expected} == expected
 
 
-def test_a_client_that_speaks_before_the_greeting_gets_a_warning(listener: Listening):
+@pytest.mark.parametrize(("waits", "outcome"), [(False, "warn"), (True, "pass")])
+def test_a_client_that_speaks_before_the_greeting_gets_a_warning(listener: Listening, waits: bool, outcome: str):
     client = RawClient(listener)
-    client.send(b"EHLO a.test\r\n")
-    client.reply()
-    client.reply()
+    if waits:
+        client.reply()
+    client.ask(b"EHLO a.test")
+    if not waits:
+        client.reply()
     client.quit()
-    assert listener.outcomes()["greeting-wait"] == "warn"
+    assert listener.outcomes()["greeting-wait"] == outcome
 
 
-def test_mail_without_a_hello_is_found(listener: Listening):
+@pytest.mark.parametrize(("first", "outcome"), [(b"NOOP", "fail"), (b"HELO a.test", "pass")])
+def test_mail_without_a_hello_is_found(listener: Listening, first: bytes, outcome: str):
     client = RawClient(listener)
     client.reply()
+    client.ask(first)
     client.ask(b"MAIL FROM:<a@a.test>")
     client.quit()
-    assert listener.outcomes()["hello-first"] == "fail"
+    assert listener.outcomes()["hello-first"] == outcome
 
 
 @pytest.mark.parametrize(("then", "outcome"), [(b"HELO a.test", "pass"), (b"NOOP", "warn")])
@@ -219,10 +226,7 @@ def test_after_421_no_quit_is_asked_for(listener: Listening):
     assert "quit" not in outcomes
 
 
-@pytest.mark.parametrize(
-    ("local", "check"),
-    [(b"rcpt-451", "retry"), (b"dot-451", "retry"), (b"drop-data", "retry"), (b"drop-heard-dot", "lost-reply")],
-)
+@pytest.mark.parametrize(("local", "check"), RETRIED)
 def test_a_message_that_never_comes_again_is_inconclusive(listener: Listening, local: bytes, check: str):
     deliver(listener, local + b"@b.test")
     found = listener.findings()[check]
@@ -230,16 +234,7 @@ def test_a_message_that_never_comes_again_is_inconclusive(listener: Listening, l
     assert "was not tried again" in found.sentence
 
 
-@pytest.mark.parametrize(
-    ("local", "check"),
-    [
-        (b"rcpt-451", "retry"),
-        (b"dot-451", "retry"),
-        (b"drop-data", "retry"),
-        (b"drop-heard-dot", "lost-reply"),
-        (b"dot-451-always", "retry"),
-    ],
-)
+@pytest.mark.parametrize(("local", "check"), [*RETRIED, (b"dot-451-always", "retry")])
 def test_a_message_that_comes_again_at_once_was_retried_without_delay(listener: Listening, local: bytes, check: str):
     for _ in range(2):
         deliver(listener, local + b"@b.test")
@@ -274,7 +269,7 @@ def test_octets_of_a_client_that_gave_up_waiting_for_354_are_no_content_sent_too
     assert (outcomes["pipelining"], outcomes["data-timeout"]) == ("pass", "warn")
 
 
-def test_a_client_that_cannot_send_more_content_gives_up(listener: Listening):
+def test_a_client_that_gives_up_while_it_cannot_send_more_content_gets_a_warning(listener: Listening):
     client = RawClient(listener)
     client.hello()
     for line in (b"MAIL FROM:<a@a.test>", b"RCPT TO:<stall-body@b.test>", b"DATA"):

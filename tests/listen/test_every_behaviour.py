@@ -75,16 +75,16 @@ def test_each_acts_on_its_own_session_alone():
         names = behaviours(PLACES)
         assert len(names) > 100
         async with asyncio.TaskGroup() as group:
-            for name in names:
-                group.create_task(converse(host, port, f"{name}@b.test", PATIENCE_S))
+            tried = {name: group.create_task(converse(host, port, f"{name}@b.test", PATIENCE_S)) for name in names}
             plain = [group.create_task(converse(host, port, f"alice+{n}@b.test")) for n in range(20)]
         assert {task.result() for task in plain} == {"250 2.0.0 delivered\r\n"}
         record = await listener.close()
         fired = [event for event in record.events if isinstance(event, FaultFired)]
         asked = {attempt.session: attempt.behaviour for attempt in record.attempts if attempt.behaviour}
         assert sorted(asked.values()) == sorted(names)
-        replies_at_dot = {"dot-451", "dot-554"}  # the sink gives these
-        assert {asked[event.session] for event in fired} == set(names) - replies_at_dot
+        replies_at_dot = {"dot-451": "451 4.3.0 dot-451\r\n", "dot-554": "554 5.3.0 dot-554\r\n"}  # of the sink
+        assert {asked[event.session] for event in fired} == set(names) - replies_at_dot.keys()
+        assert {name: tried[name].result() for name in replies_at_dot} == replies_at_dot
         parsed = {session: parse_behaviour(f"{name}@b.test") for session, name in asked.items()}
         assert [e for e in fired if e.action not in {fault.does for fault in parsed[e.session].faults}] == []
         assert [one.check for one in judge_client(record)] == [one.check for one in judge_client(ListenRecord())]

@@ -27,3 +27,5 @@ def test_an_unknown_mutant_is_named_also_beside_a_known_one(
     }
     assert command.print_mutants([known.id, "x.py:f:drop-not:1", known.file], **options) == 2
     assert capsys.readouterr().err.startswith("no mutant 'x.py:f:drop-not:1'; ")
+    with pytest.raises(AssertionError, match="nothing is run"):  # the known ones alone would be run
+        command.print_mutants([known.id, known.file], **options)

@@ -1,6 +1,9 @@
 """In which cells a mutant is tried first."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+
+import pytest
 
 from conformance import paths
 from conformance.candidates.description import REFERENCE
@@ -19,13 +22,19 @@ SITE = Site("duplicates.py", "f", "remove-call", 1, 1)
 PINS = Pins({}, frozenset(), {"duplicates.py": ("DUP",)}, {})
 
 
-def planned(site: Site) -> list[int]:
-    every = Differences({site.id: list(range(len(CELLS)))}, dict.fromkeys(range(len(CELLS)), 0.1))
-    return list(plan_trial(site, CELLS, every, PINS).cells)
+def planned(site: Site, numbers: Sequence[int] = range(len(CELLS))) -> list[int]:
+    """Return the cells that are planned for a site whose mutant makes a difference in the cells of these numbers."""
+    found = Differences({site.id: list(numbers)}, dict.fromkeys(range(len(CELLS)), 0.1))
+    return list(plan_trial(site, CELLS, found, PINS).cells)
 
 
-def test_every_cell_is_tried_once():
-    assert sorted(planned(SITE)) == list(range(len(CELLS)))
+@pytest.mark.parametrize("in_class", [False, True])
+def test_every_cell_in_which_the_mutant_makes_a_difference_is_planned_once_and_no_other(in_class: bool):
+    site = replace(SITE, in_class=in_class)
+    assert len(CELLS) > 10
+    assert sorted(planned(site)) == list(range(len(CELLS)))
+    every_second = list(range(1, len(CELLS), 2))
+    assert sorted(planned(site, every_second)) == every_second
 
 
 def test_six_of_the_first_seven_cells_are_about_the_changed_module_and_each_kind_begins_with_one_of_each_scenario():

@@ -1,5 +1,6 @@
 """The committed pins name mutants that exist, and groups of every module."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,11 +42,14 @@ def test_the_table_of_survivors_is_read_as_it_was_written(tmp_path: Path):
     assert (tmp_path / "survivors.yaml").read_text("utf-8").splitlines()[1].startswith("x.py:f:drop-not:1: ")
 
 
-def test_a_survivor_is_not_pinned_too():
+def test_no_survivor_is_pinned_too():
+    assert PINS.survivors
+    assert PINS.pinned
     assert sorted(PINS.survivors & PINS.pinned.keys()) == []
 
 
-def test_every_module_of_the_reference_has_groups_of_the_catalogue():
+def test_every_module_of_the_reference_that_has_mutants_has_groups_of_the_catalogue():
+    assert "shadow/choice.py" in {site.file for site in SITES}
     assert {site.file for site in SITES if not PINS.groups_of(site)} == set()
     assert {group for groups in PINS.groups.values() for group in groups} <= set(catalogue().groups)
 
@@ -63,11 +67,15 @@ def test_the_longest_entry_counts():
     assert found == [("BIF",), ("DUP",), ("BIF",), ("SFN",), ("RLY",), ()]
 
 
-def test_a_mutant_is_pinned_once(tmp_path: Path):
+@pytest.mark.parametrize("second", ["equivalent.yaml", "no-row.yaml"])
+def test_a_mutant_that_is_pinned_twice_is_refused(tmp_path: Path, second: str):
     entry = "- {mutants: {a: x = 1}, reason: it changes a log text only}\n"
     (tmp_path / "equivalent.yaml").write_text(entry, "utf-8")
-    (tmp_path / "no-row.yaml").write_text(entry, "utf-8")
-    with pytest.raises(PinsError, match="pinned twice"):
+    (tmp_path / "no-row.yaml").write_text(entry.replace("{a:", "{b:"), "utf-8")
+    assert read_pins(tmp_path).pinned == {"a": "equivalent", "b": "no-row"}
+    with (tmp_path / second).open("a", encoding="utf-8") as file:
+        file.write(entry)
+    with pytest.raises(PinsError, match="a is pinned twice"):
         read_pins(tmp_path)
 
 
@@ -77,3 +85,5 @@ def test_a_pin_holds_for_a_mutant_that_is_not_killed(outcome: str, judged: str):
     result = MutantResult("queue/x.py:f:drop-not:1", "queue/x.py", 1, outcome, requirement="SR-MNT-01")  # type: ignore[arg-type]
     assert judge_mutant(result, pins).outcome == judged
     assert judge_mutant(result, pins).blamed_well
+    unpinned = replace(result, id="queue/x.py:f:drop-not:2")
+    assert judge_mutant(unpinned, pins).outcome == outcome, "the pin is of the other mutant"

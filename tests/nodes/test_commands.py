@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from conformance.candidates.description import Candidate
 from conformance.nodes import commands
 from conformance.nodes.commands import parse_output, run_command
 from conformance.nodes.contract import NodeError
+from conformance.nodes.document import InspectDocument
 from conformance.nodes.kinds import node_class
 
 
@@ -47,6 +49,13 @@ os.close(1); os.close(2)
 time.sleep(60)
 open(os.environ['PIDS'] + '-end', 'w').close()
 """
+HAS_A_CHILD = """
+import os, time
+if child := os.fork():
+    open(os.environ['PIDS'], 'w').write(f"{os.getpid()} {child}")
+time.sleep(60)
+open(os.environ['PIDS'] + '-end', 'w').close()
+"""
 LEAVES_A_CHILD = """
 import os, time
 if child := os.fork():
@@ -57,13 +66,15 @@ else:
 """
 
 
-@pytest.mark.parametrize("program", [CLOSES_ITS_OUTPUT, LEAVES_A_CHILD])
+@pytest.mark.parametrize("program", [CLOSES_ITS_OUTPUT, HAS_A_CHILD, LEAVES_A_CHILD])
 def test_a_command_that_takes_too_long_is_killed_with_its_process_group(program: str, tmp_path: Path):
     environment = {**os.environ, "PIDS": str(tmp_path / "pids")}
     argv = [sys.executable, "-S", "-c", program]
     with pytest.raises(NodeError, match="mbx1: inspect: .* had not ended after 2 s"):
         asyncio.run(run_command("mbx1", "inspect", argv, within=2, environment=environment))
-    assert ends(int((tmp_path / "pids").read_text()))
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == (2 if program is HAS_A_CHILD else 1)
+    assert all(ends(pid) for pid in pids)
     assert not (tmp_path / "pids-end").exists(), "it was killed, and did not end on its own"
 
 
@@ -91,11 +102,18 @@ def test_an_unreadable_inspection_is_an_error_of_the_node(text: str, said: str):
 
 
 def test_an_inspection_may_have_fewer_and_more_fields_than_the_contract():
-    said = {
-        "queues": [{"kind": "shadow", "items": [{"message_id": "<a@b>", "age": 3}], "x": 1}],
-        "delivered_to": [1, 2],
-    }
-    assert parse_output("mbx1", "inspect", json.dumps(said)) == said
+    """`queues` is required, and `delivered_to` may be a list of rows."""
+    item = {"message_id": "a@b", "shadow_id": None, "primary": None, "recipients": ["c@d"], "since": 3.0}
+    queue = {"queue": "q", "kind": "shadow", "next_hop": None, "items": [item]}
+    contract = {"database": "1", "queues": [queue], "delivered_to": 2}
+    InspectDocument.model_validate_json(json.dumps(contract))
+    fewer = {"queues": [{"kind": "shadow", "items": [{"message_id": "a@b"}]}]}
+    more = contract | {"queues": [queue | {"items": [item | {"age": 3}], "x": 1}], "delivered_to": [1, 2], "y": 2}
+    for said in (contract, fewer, more):
+        assert parse_output("mbx1", "inspect", json.dumps(said)) == said
+    for said in (fewer, more):
+        with pytest.raises(ValidationError):
+            InspectDocument.model_validate_json(json.dumps(said))
 
 
 @pytest.mark.parametrize(

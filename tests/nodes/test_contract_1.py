@@ -47,6 +47,8 @@ argv: ["{python}", "{directory}/serve.py", "{config}"]
 def test_a_description_that_names_no_contract_has_contract_1(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(NEITHER, "utf-8")
     assert read_description(tmp_path / "mine.yaml").contract == 1
+    (tmp_path / "mine.yaml").write_text(NEITHER + "contract: 2\n", "utf-8")
+    assert read_description(tmp_path / "mine.yaml").contract == 2, "this one names a contract"
 
 
 @pytest.mark.long
@@ -102,5 +104,7 @@ class LogInTwoParts:
 
 
 def test_a_line_of_the_log_counts_when_it_has_ended():
+    log = LogInTwoParts()
     with pytest.raises(ConfigurationRefused, match="Bogus"):
-        asyncio.run(_wait_for_log_line("mbx1", LogInTwoParts(), 0))  # type: ignore[arg-type]
+        asyncio.run(_wait_for_log_line("mbx1", log, 0))  # type: ignore[arg-type]
+    assert log.texts == []

@@ -45,10 +45,11 @@ REFUSED = WRITES.replace(
 )
 
 
-def rendered(topology: Topology, contract_2: Contract2 | None, **more: Any) -> dict[str, Any]:
+def rendered(topology: Topology, contract_2: Contract2 | None, *, server: int = 0, **more: Any) -> dict[str, Any]:
+    """Return the configuration of one server of a topology, by default the first."""
     wiring = Wiring(listen=lambda server, listener: ("127.0.0.1", 2525), dial=lambda *pair: ("127.0.0.1", 2526))
     return render(
-        topology, topology.servers[0], wiring, data_dir=Path("/n/data"), seed=1, contract_2=contract_2, **more
+        topology, topology.servers[server], wiring, data_dir=Path("/n/data"), seed=1, contract_2=contract_2, **more
     )
 
 
@@ -60,17 +61,20 @@ def test_a_node_of_contract_1_gets_no_key_of_contract_2():
     assert document["contract"] == 1
     assert set(of_2) - set(document) == {"scale", "revision", "status_file"}
     assert {key for site in document["sites"] for key in site} == {"name"}
+    assert {key for site in of_2["sites"] for key in site} == {"name", "hub"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "fixtures/topologies").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_configuration_of_contract_2_is_valid_under_the_published_schema(path: Path):
-    document = rendered(load_topology(path), Contract2(60.0, 3, Path("/n/status/status.json")))
-    schema = json.loads((ROOT / "docs/schema/node.json").read_text("utf-8"))
-    Draft202012Validator(schema).validate(json.loads(json.dumps(document)))
-    assert (document["scale"], document["revision"], document["status_file"]) == (60.0, 3, "/n/status/status.json")
+    topology, schema = load_topology(path), json.loads((ROOT / "docs/schema/node.json").read_text("utf-8"))
+    for server in range(len(topology.servers)):
+        document = rendered(topology, Contract2(60.0, 3, Path("/n/status/status.json")), server=server)
+        Draft202012Validator(schema).validate(json.loads(json.dumps(document)))
+        assert (document["scale"], document["revision"], document["status_file"]) == (60.0, 3, "/n/status/status.json")
+        assert not Draft202012Validator(schema).is_valid(json.loads(json.dumps({**document, "revision": "3"})))
 
 
-def test_the_names_of_servers_can_be_in_upper_case_but_for_the_own_name():
+def test_the_names_of_servers_are_in_upper_case_on_request_but_not_that_in_the_key_name():
     topology = load_topology(ROOT / "fixtures/topologies/dag-and-2010-hub.yaml")
     document = rendered(topology.model_copy(update={"server_names": "upper"}), None)
     assert document["name"] == "mbx1"
@@ -78,6 +82,9 @@ def test_the_names_of_servers_can_be_in_upper_case_but_for_the_own_name():
     assert {mailbox["server"] for mailbox in document["mailboxes"]} == {"MBX1", "MBX2", "HUB1"}
     hops = [hop["name"] for route in document["routes"] for hop in route["next_hops"]]
     assert hops == ["HUB1", "outside", "outside"]
+    not_requested = rendered(topology, None)
+    assert [peer["name"] for peer in not_requested["peers"]] == ["mbx2", "hub1", "submission"]
+    assert {mailbox["server"] for mailbox in not_requested["mailboxes"]} == {"mbx1", "mbx2", "hub1"}
 
 
 def test_without_defaults_a_configuration_has_only_what_topology_and_scenario_set():
@@ -172,6 +179,7 @@ def reloaded(one: Candidate, directory: Path, configuration: dict[str, Any]) -> 
 @pytest.mark.integration
 def test_a_reload_is_answered_by_the_status_file(tmp_path: Path, configuration: dict[str, Any]):
     reloaded(candidate(ANSWERS.replace("STATUS", APPLIED)), tmp_path, configuration)
+    assert json.loads(Path(configuration["status_file"]).read_text("utf-8")) == {"revision": 2, "applied": True}
     elsewhere = {"status_file": str(tmp_path / "refused" / "status" / "status.json")}
     with pytest.raises(ConfigurationRefused, match=r"transport\.Bogus: unknown"):
         reloaded(candidate(ANSWERS.replace("STATUS", REFUSED)), tmp_path / "refused", configuration | elsewhere)
@@ -213,16 +221,19 @@ def test_a_reload_does_not_wait_for_a_server_that_is_configured_by_templates(
 
 
 def test_a_status_file_that_is_a_link_too_large_or_invalid_is_refused(tmp_path: Path):
-    path = tmp_path / "status.json"
+    path, valid = tmp_path / "status.json", '{"revision": 1, "applied": true}'
     assert read_status("mbx1", path) is None
-    path.write_text('{"revision": 1, "applied": true}' + " " * MAX_STATUS_OCTETS)
+    path.write_text(valid.ljust(MAX_STATUS_OCTETS))
+    assert read_status("mbx1", path) == Status(revision=1, applied=True), "it is as large as it may be"
+    path.write_text(valid.ljust(MAX_STATUS_OCTETS + 1))
     with pytest.raises(NodeError, match="at most 4096 octets"):
         read_status("mbx1", path)
     path.write_text('{"revision": 1, "applied": "yes"}')
     with pytest.raises(NodeError, match="applied: Input should be a valid boolean"):
         read_status("mbx1", path)
     elsewhere = tmp_path / "elsewhere"
-    path.rename(elsewhere)
+    path.unlink()
+    elsewhere.write_text(valid)
     path.symlink_to(elsewhere)
     with pytest.raises(NodeError, match="cannot be read"):
         read_status("mbx1", path)

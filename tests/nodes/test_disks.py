@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from conformance.candidates.lookup import find_candidate
@@ -139,7 +140,7 @@ def test_no_mount_and_no_loop_device_outlives_a_run_that_is_killed(tmp_path: Pat
     harness = subprocess.Popen([sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert harness.stdout is not None
     holder, node = (int(word) for word in harness.stdout.readline().split())
-    assert str(tmp_path) in Path(f"/proc/{holder}/mounts").read_text()
+    assert str(tmp_path) in mounts_of(psutil.Process(holder))
     assert Path(f"/proc/{holder}/ns/mnt").readlink() == Path(f"/proc/{node}/ns/mnt").readlink()
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
     assert str(tmp_path / "disk" / "image") in devices()
@@ -150,6 +151,15 @@ def test_no_mount_and_no_loop_device_outlives_a_run_that_is_killed(tmp_path: Pat
         assert select.select([handle], [], [], 20)[0]
         os.close(handle)
     assert str(tmp_path / "disk" / "image") not in devices()
+    assert [process.pid for process in psutil.process_iter() if str(tmp_path) in mounts_of(process)] == []
+
+
+def mounts_of(process: psutil.Process) -> str:
+    """Return the mounts that a process sees, '' if it has ended."""
+    try:
+        return Path(f"/proc/{process.pid}/mounts").read_text()
+    except OSError:
+        return ""
 
 
 def devices() -> str:
@@ -225,6 +235,7 @@ def test_a_command_on_a_loop_disk_starts_in_the_same_working_directory(
         disk = LoopDisk("n", tmp_path / "data", tmp_path / "image")
         await disk.mount()
         try:
+            assert disk.prefix[0] == "nsenter"
             words = [*disk.prefix, sys.executable, "server.py"]
             ran = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=False)
         finally:

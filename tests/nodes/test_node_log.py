@@ -51,6 +51,8 @@ POSTFIX = "warning: odd name\npostsuper: fatal: cannot open file\npostfix-script
         (C, "what():  torn queue"),
         (OLD, "cannot bind: address in use"),
         ("no licence file\n", "no licence file"),
+        ("error: one\nerror: two\nerror: three\nerror: four\n", "error: two; error: three; error: four"),
+        ("error: one\nticking\n", "ticking"),
         (POSTFIX, "postsuper: fatal: cannot open file; postfix-script: fatal: integrity check failed"),
         ("", "(it wrote nothing)"),
         ("x" * 400, "x" * 300),

@@ -35,15 +35,20 @@ def test_a_lease_holds_against_a_process_with_another_temporary_directory(one_po
     leases = PortLeases()
     assert leases.lease() == one_port
     script = f"from conformance.nodes import places; places.FIRST, places.LAST = {one_port}, {one_port + 1}; "
-    other = subprocess.run(
-        [sys.executable, "-c", script + "print(places.PortLeases().lease())"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
+
+    def lease_in_other() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", script + "print(places.PortLeases().lease())"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )
+
+    other = lease_in_other()
     leases.release()
     assert "no loopback port" in other.stderr
     assert other.stdout == ""
+    assert lease_in_other().stdout == f"{one_port}\n", "the lease was released"
 
 
 def test_a_port_with_a_listener_is_not_leased(one_port: int):

@@ -59,15 +59,13 @@ def left(directory: Path, ordering: Ordering, kind: DiskKind, keeps: SurvivingNa
 
 @layered
 @pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda ordering: ordering.name)
-def test_the_layer_keeps_what_all_file_systems_keep(tmp_path: Path, ordering: Ordering) -> None:
+def test_the_layer_leaves_what_the_ordering_says(tmp_path: Path, ordering: Ordering) -> None:
     assert left(tmp_path, ordering, "layer", "what-file-systems-keep") == ordering.left
 
 
 @layered
 @pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda ordering: ordering.name)
-def test_under_posix_promises_only_a_sync_of_the_directory_or_of_everything_keeps_names(
-    tmp_path: Path, ordering: Ordering
-) -> None:
+def test_under_posix_promises_the_layer_leaves_what_the_ordering_promises(tmp_path: Path, ordering: Ordering) -> None:
     promised = ordering.left if ordering.promised is None else ordering.promised
     assert left(tmp_path, ordering, "layer", "what-posix-promises") == promised
 
@@ -75,8 +73,8 @@ def test_under_posix_promises_only_a_sync_of_the_directory_or_of_everything_keep
 @pytest.mark.long
 @on_loop
 @pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda ordering: ordering.name)
-def test_ext4_keeps_what_the_layer_keeps(tmp_path: Path, ordering: Ordering) -> None:
-    """Where an ordering says so, ext4 keeps more: a commit includes the calls of others."""
+def test_ext4_leaves_what_the_ordering_says_of_it(tmp_path: Path, ordering: Ordering) -> None:
+    """That is what the layer leaves, or more where an ordering says so: a commit includes the calls of others."""
     assert left(tmp_path, ordering, "loop", "what-file-systems-keep") in ordering.seen_on("ext4")
 
 
@@ -96,10 +94,10 @@ def new(tmp_path_factory: pytest.TempPathFactory) -> Callable[[file_systems.Kind
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["xfs", "btrfs"])
 @pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda ordering: ordering.name)
-def test_xfs_and_btrfs_keep_what_the_layer_keeps(
+def test_xfs_and_btrfs_leave_what_the_ordering_says_of_them(
     tmp_path: Path, ordering: Ordering, kind: file_systems.Kind, new: Callable[[file_systems.Kind], Path]
 ) -> None:
-    """Where an ordering says so, they keep something else."""
+    """That is what the layer leaves, or something else where an ordering says so."""
     if reason := file_systems.missing(kind):
         pytest.skip(reason)
     image = tmp_path / "image"

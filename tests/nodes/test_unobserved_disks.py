@@ -91,8 +91,8 @@ def test_a_cleaned_environment_makes_a_disk_unobserved(tmp_path: Path) -> None:
         disk.cut_power()
 
 
-def test_a_go_program_makes_a_disk_unobserved(tmp_path: Path) -> None:
-    """The program is linked dynamically and has the mark of the Go linker."""
+def test_a_program_with_the_mark_of_the_go_linker_makes_a_disk_unobserved(tmp_path: Path) -> None:
+    """The program is linked dynamically."""
     mark = '__attribute__((used)) static char go[] = "\\xff Go buildinf:";\n'
     program, disk = built(tmp_path, mark + WRITES), mounted(tmp_path)
     run(disk, f"os.execv({str(program)!r}, ['p'])", tmp_path / "data")
@@ -287,7 +287,7 @@ def test_programs_that_are_killed_at_work_do_not_block_the_next(tmp_path: Path) 
         ) as program:
             assert program.stdout is not None
             for _ in range(rounds):
-                program.stdout.readline()
+                assert program.stdout.readline() == b"\n", "it works"
             program.kill()
         asyncio.run(disk.mount())
     disk.cut_power()

@@ -98,6 +98,7 @@ def test_a_recorded_authentication_has_its_secret_redacted(tmp_path: Path):
         assert said.problem == ""
         assert [exchange.sent for exchange in said.exchanges][4] == "AUTH PLAIN (redacted)"
         assert plain("hub1", SECRET).removeprefix("AUTH PLAIN ") not in repr(said)
+        assert SECRET not in repr(said)
 
     with_hub2(tmp_path, SECRET, steps)
 
@@ -128,6 +129,7 @@ def test_starttls_resets_the_session(tmp_path: Path):
             {"code": 220},
             {"say": "EHLO hub1", "code": 250},
             {"say": "MAIL FROM:<alice@outside.test>", "code": 250},
+            {"say": "RCPT TO:<bob@outside.test>", "code": 250},
             {"say": "STARTTLS", "code": 220, "secure": True},
             {"say": "RCPT TO:<bob@outside.test>", "code": 503},
             {"say": "MAIL FROM:<alice@outside.test>", "code": 503},
@@ -138,7 +140,7 @@ def test_starttls_resets_the_session(tmp_path: Path):
     with_hub2(tmp_path, SECRET, steps)
 
 
-def test_without_a_secret_neither_starttls_nor_auth_is_offered(tmp_path: Path):
+def test_without_a_secret_neither_starttls_nor_auth_is_offered_to_other_servers(tmp_path: Path):
     async def steps(address: tuple[str, int]) -> None:
         said = await say(
             address,

@@ -17,13 +17,21 @@ def members(topology: str, server: str, rule=in_boundary) -> set[str]:
         ("cross-site-dag", "mbx1", {"mbx2", "mbx3", "mbx4", "mbx5", "mbx6", "mbx7", "mbx8"}),
         ("two-dags", "mbx1", {"mbx2"}),
         ("two-dags", "mbx3", {"mbx4"}),
-        ("bifurcation", "mbx1", set()),
     ],
 )
-def test_a_dag_member_s_boundary_is_the_whole_dag_and_that_of_the_only_server_of_its_site_is_empty(
-    topology: str, server: str, expected: set[str]
-):
+def test_a_dag_member_s_boundary_is_the_whole_dag(topology: str, server: str, expected: set[str]):
+    config = configured(topology, server)
+    assert config.dag is not None
+    assert {peer.name for peer in config.peers if peer.dag == config.dag and peer.role != "submission"} == expected
     assert members(topology, server) == expected
+
+
+def test_outside_a_dag_the_boundary_of_the_only_server_of_its_site_has_no_other_server():
+    config = configured("bifurcation", "mbx1")
+    assert config.dag is None
+    assert len([peer for peer in config.peers if peer.site != config.site]) == 6
+    assert [peer.role for peer in config.peers if peer.site == config.site] == ["submission"]
+    assert members("bifurcation", "mbx1") == set()
 
 
 def test_outside_a_dag_the_boundary_is_the_site_without_its_dag_members():

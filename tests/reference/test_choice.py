@@ -29,27 +29,46 @@ def test_prefer_remote_tries_four_remote_and_two_local_servers_all_different():
     ("changes", "expected"),
     [
         ({"ShadowMessagePreferenceSetting": "LocalOnly", "MaxRetriesForRemoteSiteShadow": 0}, ["local"] * 2),
+        (
+            {
+                "ShadowMessagePreferenceSetting": "LocalOnly", "MaxRetriesForRemoteSiteShadow": 0,
+                "MaxRetriesForLocalSiteShadow": 1,
+            },
+            ["local"],
+        ),
         ({"ShadowMessagePreferenceSetting": "RemoteOnly"}, ["remote"] * 4),
+        ({"ShadowMessagePreferenceSetting": "RemoteOnly", "MaxRetriesForRemoteSiteShadow": 3}, ["remote"] * 3),
         ({"MaxRetriesForRemoteSiteShadow": 1, "MaxRetriesForLocalSiteShadow": 0}, ["remote"]),
+        ({"MaxRetriesForRemoteSiteShadow": 3, "MaxRetriesForLocalSiteShadow": 1}, ["remote"] * 3 + ["local"]),
     ],
-)
+)  # fmt: skip
 def test_preference_and_limits_are_applied(changes: dict, expected: list[str]):
     assert sites(configured("cross-site-dag", **changes)) == expected
 
 
-@pytest.mark.parametrize("preference", ["PreferRemote", "RemoteOnly"])
-def test_within_one_site_the_preference_is_ignored(preference: str):
-    config = configured("three-servers-one-dag", ShadowMessagePreferenceSetting=preference)
-    assert sites(config) == ["local", "local"]
+@pytest.mark.parametrize(
+    ("preference", "across_sites"),
+    [("PreferRemote", ["remote", "local", "local"]), ("RemoteOnly", ["remote"]), ("LocalOnly", ["local", "local"])],
+)
+def test_within_one_site_the_preference_is_ignored(preference: str, across_sites: list[str]):
+    changes = {
+        "ShadowMessagePreferenceSetting": preference,
+        "MaxRetriesForRemoteSiteShadow": across_sites.count("remote"),  # LocalOnly permits none
+    }
+    assert sites(configured("three-servers-one-dag", **changes)) == ["local", "local"]
+    assert sites(configured("cross-site-dag", **changes)) == across_sites
 
 
 def test_a_server_known_to_be_down_is_tried_last():
     config = configured("three-servers-one-dag")
-    for seed in range(20):
-        assert [peer.name for peer in servers_to_try(config, frozenset({"mbx2"}), random.Random(seed))] == [
-            "mbx3",
-            "mbx2",
-        ]
+
+    def orders(*down: str) -> set[tuple[str, ...]]:
+        tried = [servers_to_try(config, frozenset(down), random.Random(seed)) for seed in range(20)]
+        return {tuple(peer.name for peer in peers) for peers in tried}
+
+    assert orders("mbx2") == {("mbx3", "mbx2")}
+    assert orders("mbx3") == {("mbx2", "mbx3")}
+    assert orders() == {("mbx2", "mbx3"), ("mbx3", "mbx2")}
 
 
 def test_a_single_server_has_no_candidates():

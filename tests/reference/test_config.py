@@ -5,23 +5,35 @@ from pathlib import Path
 
 import pytest
 
-from conformance.nodes.configuration import Wiring, render
+from conformance.nodes.configuration import Contract2, Wiring, render
 from conformance.parameters import LISTENER_LIMITS, TIME_PARAMETERS
 from conformance.reference.config import DEFAULT_TIMES, ConfigurationError, parse_configuration
 from conformance.reference.routing.next_hop import find_next_hop
 from conformance.scenarios.fixtures import load_topology
+from conformance.topology import Server, Topology
 
 TOPOLOGIES = Path(__file__).parents[2] / "fixtures" / "topologies"
 
 
-def document() -> dict:
-    topology = load_topology(TOPOLOGIES / "cross-site-dag.yaml")
+def document(
+    topology: Topology | None = None, server: Server | None = None, contract_2: Contract2 | None = None
+) -> dict:
+    """Return the configuration of a server, by default of the first one of a DAG of two sites, and of contract 1."""
+    topology = topology or load_topology(TOPOLOGIES / "cross-site-dag.yaml")
     wiring = Wiring(listen=lambda server, door: ("127.0.0.1", 2525), dial=lambda *pair: ("127.0.0.1", 2526))
-    return render(topology, topology.servers[0], wiring, data_dir=Path("/nowhere"), seed=1)
+    return render(
+        topology, server or topology.servers[0], wiring, data_dir=Path("/nowhere"), seed=1, contract_2=contract_2
+    )
 
 
-def test_a_configuration_that_the_harness_renders_is_accepted():
-    assert parse_configuration(json.dumps(document())).name == "mbx1"
+@pytest.mark.parametrize("path", sorted(TOPOLOGIES.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("contract_2", [None, Contract2(60.0, 3, Path("/nowhere/status.json"))], ids=["1", "2"])
+def test_a_configuration_that_the_harness_renders_is_accepted(path: Path, contract_2: Contract2 | None):
+    topology = load_topology(path)
+    for server in topology.servers:
+        config = parse_configuration(json.dumps(document(topology, server, contract_2)))
+        assert (config.name, config.role) == (server.name, server.role)
+        assert (config.contract, config.scale) == ((1, 1.0) if contract_2 is None else (2, 60.0))
 
 
 @pytest.mark.parametrize(
@@ -41,6 +53,10 @@ def test_a_configuration_that_the_harness_renders_is_accepted():
         (
             {"listeners": {"frontend": {"port": 25, "connection_timeout": 60, "connection_inactivity_timeout": 60}}},
             ["connection_timeout", "connection_inactivity_timeout"],
+        ),
+        (
+            {"transport": {"Bogus": 1}, "listeners": {"frontend": {"port": 70000}}, "seed": "1"},
+            ["transport.Bogus", "listeners.frontend.port", "seed"],
         ),
     ],
 )
@@ -79,11 +95,14 @@ def test_a_file_of_contract_1_has_no_key_of_contract_2(key: str):
         parse_configuration(json.dumps(document() | {key: CONTRACT_2[key]}))
 
 
-def test_a_site_of_contract_1_is_no_hub_site():
+@pytest.mark.parametrize("hub", [True, False])
+def test_a_site_of_contract_1_has_no_key_hub(hub: bool):
     given = document()
-    given["sites"] = [{**site, "hub": False} for site in given["sites"]]
+    names = {site["name"] for site in given["sites"]}
+    given["sites"] = [{**site, "hub": hub} for site in given["sites"]]
     with pytest.raises(ConfigurationError, match=r"sites\.hub: unknown in contract 1"):
         parse_configuration(json.dumps(given))
+    assert parse_configuration(json.dumps(given | CONTRACT_2)).hub_sites == (names if hub else set())
 
 
 def test_a_peer_in_another_letter_case_is_the_server_that_the_database_knows():
@@ -95,9 +114,9 @@ def test_a_peer_in_another_letter_case_is_the_server_that_the_database_knows():
     assert (again.peers, again.mailboxes, again.routes) == (config.peers, config.mailboxes, config.routes)
 
 
-@pytest.mark.parametrize("peers", [{}, "", None, {"name": "mbx2"}])
+@pytest.mark.parametrize("peers", [{}, "", None, 5, {"name": "mbx2"}, ["mbx2"]])
 def test_peers_of_another_type_are_refused(peers: object):
-    with pytest.raises(ConfigurationError, match="peers"):
+    with pytest.raises(ConfigurationError, match=r"peers(\.0)?: Input should be"):
         parse_configuration(json.dumps({**document(), "peers": peers}))
 
 

@@ -72,19 +72,38 @@ def test_replies_are_read_in_whatever_pieces_they_come(octets: bytes, read: list
         assert run_with_clock(lambda clock, parts=parts: read_all(parts), "virtual") == [*read, SILENCE]
 
 
+INVALID, ENDLESS = "lost: not a valid reply", "lost: a line of a reply has no end"
+
+
 @pytest.mark.parametrize(
-    "octets",
-    [b"\r\n", b"25 odd\r\n", b"25x odd\r\n", b"600 odd\r\n", b"199 odd\r\n", b"2500\r\n", b"250 ok\r\nno reply\r\n", b"x" * 65537],
-)  # fmt: skip
-def test_something_else_than_a_reply_ends_the_connection(octets: bytes) -> None:
-    async def steps() -> tuple[list[str], bool]:
+    ("octets", "replies", "end"),
+    [
+        (b"\r\n", [], INVALID),
+        (b"25 odd\r\n", [], INVALID),
+        (b"25x odd\r\n", [], INVALID),
+        (b"600 odd\r\n", [], INVALID),
+        (b"199 odd\r\n", [], INVALID),
+        (b"2500\r\n", [], INVALID),
+        (b"250 ok\r\nno reply\r\n", ["250 ok"], INVALID),
+        (b"x" * 65537, [], ENDLESS),
+    ],
+)
+def test_something_else_than_a_reply_ends_the_connection(octets: bytes, replies: list[str], end: str) -> None:
+    async def steps() -> tuple[list[str], bool, bool]:
         connection, transport = connected()
         connection.data_received(octets)
-        return await read_all([octets]), transport.aborted
+        return await read_all([octets]), connection.is_open, transport.aborted
 
-    read, aborted = asyncio.run(steps())
-    assert aborted
-    assert read[-1].startswith(("lost: not a valid reply", "lost: a line of a reply has no end"))
+    read, is_open, aborted = asyncio.run(steps())
+    assert (is_open, aborted) == (False, True)
+    assert read[:-1] == replies
+    assert read[-1].startswith(end)
+
+
+def test_a_line_of_the_greatest_length_does_not_end_the_connection() -> None:
+    connection, transport = connected()
+    connection.data_received(b"x" * 65536)
+    assert (connection.is_open, transport.aborted) == (True, False)
 
 
 def test_a_reply_that_came_unasked_answers_no_command() -> None:

@@ -40,9 +40,11 @@ async def echo(name: str, arguments) -> object:
     return {"name": name, "arguments": list(arguments)}
 
 
-def test_commands_and_answers_pass_over_a_socket_however_long_its_path_is(tmp_path: Path):
-    directory = tmp_path / ("deep" * 20) / ("deeper" * 20)
-    directory.mkdir(parents=True)
+@pytest.mark.parametrize("depth", [0, 1, 20])
+def test_commands_and_answers_pass_over_a_socket_however_long_its_path_is(tmp_path: Path, depth: int):
+    directory = tmp_path.joinpath(*["deep" * 30] * depth)
+    directory.mkdir(parents=True, exist_ok=True)
+    assert depth == 0 or len(str(directory)) > 108, "longer than a socket address"
 
     async def steps() -> None:
         async with serve_commands(directory, echo):
@@ -73,14 +75,17 @@ def test_a_node_that_ends_before_it_reads_a_command_has_not_answered_it(tmp_path
     asyncio.run(steps())
 
 
-def test_an_invalid_command_gets_an_error_and_the_next_one_is_served(tmp_path: Path):
+@pytest.mark.parametrize(
+    "line", [b"[1, 2]", b"no JSON", b"", b"\xff", b"{}", b'{"command": "inspect"}', b'{"command": "i", "arguments": 1}']
+)
+def test_an_invalid_command_gets_an_error_and_the_next_one_is_served(tmp_path: Path, line: bytes):
     async def steps() -> None:
         async with serve_commands(tmp_path, echo):
             reader, writer = await asyncio.open_unix_connection(tmp_path / "control.sock")
-            writer.write(b"[1, 2]\n")
+            writer.write(line + b"\n")
             assert "not a valid command" in json.loads(await reader.readline())["error"]
             writer.close()
-            assert await send_command(tmp_path, "inspect", [])
+            assert await send_command(tmp_path, "inspect", []) == {"name": "inspect", "arguments": []}
 
     asyncio.run(steps())
 
@@ -98,7 +103,7 @@ def test_a_refused_configuration_ends_the_program_with_2_and_one_line(tmp_path: 
     ended = run("--config", str(tmp_path / "node.json"))
     assert ended.returncode == 2
     assert named in ended.stderr
-    assert ended.stderr.count("\n") == 1
+    assert (ended.stdout, ended.stderr.count("\n"), ended.stderr[-1]) == ("", 1, "\n")
 
 
 @pytest.fixture
@@ -195,9 +200,13 @@ def test_queues_are_formatted_as_a_table():
 
 
 def test_an_unknown_defect_is_refused(tmp_path: Path):
-    ended = run("--config", str(tmp_path / "node.json"), "--defect", "none-such")
+    ended, known = (
+        run("--config", str(tmp_path / "node.json"), "--defect", name) for name in ("none-such", "never-shadows")
+    )
     assert ended.returncode == 2
     assert "none-such" in ended.stderr
+    assert "node.json" in known.stderr, "the file is missing"
+    assert "never-shadows" not in known.stderr
 
 
 def test_a_command_to_a_node_that_does_not_run_fails(tmp_path: Path, configuration: dict):

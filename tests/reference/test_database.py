@@ -202,8 +202,9 @@ def test_a_message_id_that_was_lost_in_a_kill_is_not_used_again(tmp_path: Path):
         given = []
         for _ in range(3):
             async with open_host(tmp_path) as (host, _):
-                given += [host.identity.new_id(), host.identity.new_id()]
+                given += [add_primary(host).message_id, host.identity.new_id()]
                 lose_uncommitted(host)
+                assert places(host) == [], "nothing on disk has the id"
         return given
 
     given = asyncio.run(steps())

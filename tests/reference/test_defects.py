@@ -12,7 +12,8 @@ import pytest
 
 from conformance.reference.components import ComponentSets
 from conformance.reference.config import ConfigurationError, Transport, parse_configuration
-from conformance.reference.defects.catalogue import apply_by_name
+from conformance.reference.defects import defect as declaration
+from conformance.reference.defects.catalogue import DEFECTS, apply_by_name
 from conformance.reference.defects.defect import defect
 from conformance.reference.host import Host
 from conformance.reference.message import Envelope, Message, Recipient
@@ -31,10 +32,15 @@ from tests.reference.test_config import document
     ("name", "slot", "message"),
     [("never-shadows", "creation", "the name is taken"), ("new", "none", "there is no slot none")],
 )
-def test_a_defect_needs_a_new_name_and_an_existing_slot(name: str, slot: str, message: str):
-    apply_by_name(ComponentSets(), "never-shadows")
+def test_a_defect_needs_a_new_name_and_an_existing_slot(
+    name: str, slot: str, message: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(declaration, "DEFECTS", dict(DEFECTS))
     with pytest.raises(ValueError, match=f"^defect {name}: {message}$"):
         defect(name, breaks="SR-CRE-01", slot=slot)(Delivery)
+    assert declaration.DEFECTS == DEFECTS
+    defect("new", breaks="SR-CRE-01", slot="delivery")(Delivery)
+    assert declaration.DEFECTS["new"].classes == {"delivery": Delivery}
 
 
 @pytest.mark.parametrize("name", ["redirects-what-is-not-deferred", "retries-what-it-redirected"])

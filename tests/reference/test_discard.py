@@ -97,6 +97,8 @@ def test_discards_of_a_query_that_is_cancelled_as_it_waits_for_the_disk_are_sent
         message = processed(host, "mbx2")
         query = asyncio.create_task(host.discard_status.answer_query("mbx2", 10))
         await asyncio.sleep(0)
+        assert not query.done()
+        assert (await host.discard_status.answer_query("mbx2", 10))[1] == [], "the query that waits has it"
         query.cancel()  # as the session does when it is lost
         with pytest.raises(asyncio.CancelledError):
             await query

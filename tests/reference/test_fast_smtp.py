@@ -79,16 +79,19 @@ def test_the_attributes_that_a_fast_server_shares_with_aiosmtpd_s_are_the_same_b
         name: value for name, value in attributes_of(own, None, without_login).items() if name not in NOT_SHARED
     }
     assert attributes_of(fast, expected, options) == expected
+    methods = attributes_of(own, ["_auth_methods"], options)["_auth_methods"]
+    assert methods == {**expected["_auth_methods"], "LOGIN": ("auth_LOGIN", True)}
 
 
-def test_a_session_does_not_shorten_the_lines_of_another() -> None:
+@pytest.mark.parametrize(("kind", "code"), [(FastSMTP, b"250 "), (SMTP, b"500 ")], ids=["fast", "aiosmtpd"])
+def test_a_session_shortens_the_lines_of_another_only_in_aiosmtpd_s_server(kind: type[SMTP], code: bytes) -> None:
     """aiosmtpd adds the parameters of its extensions to the limit at EHLO, and takes that back for all when a session begins."""
 
     async def main(clock: Clock) -> bytes:
         loop = asyncio.get_running_loop()
         options: dict[str, Any] = {"hostname": "a.test", "ident": "i", "timeout": 300.0, "data_size_limit": 1000}
         server = await loop.create_server(
-            lambda: FastSMTP(Failing(), loop=loop, authenticator=authenticator, **options), "127.0.0.1", 0
+            lambda: kind(Failing(), loop=loop, authenticator=authenticator, **options), "127.0.0.1", 0
         )
         address = server.sockets[0].getsockname()
         reader, writer = await asyncio.open_connection(*address)
@@ -103,7 +106,7 @@ def test_a_session_does_not_shorten_the_lines_of_another() -> None:
         server.close()
         return reply
 
-    assert run_with_clock(main, "virtual").startswith(b"250 ")
+    assert run_with_clock(main, "virtual").startswith(code)
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiosmtpd"])

@@ -112,6 +112,8 @@ def test_a_message_that_finds_the_disk_full_is_refused_and_not_kept(
             lose_uncommitted(host)
             assert places(host) == []
             assert host.delivery._processing == set()
+            assert (await host.acceptance.accept(envelope, CONTENT, origin)).positive, "there is room now"
+            assert places(host) == ["primary"]
 
     asyncio.run(steps())
 
@@ -153,6 +155,7 @@ def test_a_database_without_an_id_gets_one(tmp_path: Path) -> None:
 
     connection = sqlite3.connect(tmp_path / "queue.db", isolation_level=None)
     schema.prepare(connection)
+    assert connection.execute("SELECT * FROM node").fetchall() == []
     connection.close()
     first, second = asyncio.run(named()), asyncio.run(named())
     assert first[0]

@@ -28,6 +28,11 @@ def test_the_sender_of_a_tracked_message_is_the_one_to_notify(tmp_path: Path):
         assert [(one.server, one.shadow_id) for one in host.discards.holders_of_shadow(message.id)] == [
             ("hub3", "theirs-1")
         ]
+        assert host.discards.oldest_for_server("hub3", 10, set()) == ([], 0)
+        host.messages.set_fate(message.id, message.envelope.recipients, "relayed")
+        host.completion.release_if_processed(message.id)
+        notified = list(host.discards.all_notifications())
+        assert [(one.server, one.shadow_id) for one in notified] == [("hub3", "theirs-1")]
 
     run_with_hub(tmp_path, steps)
 
@@ -61,15 +66,24 @@ def test_the_acknowledgement_is_withheld_until_the_last_next_hop_has_the_message
     run_with_hub(tmp_path, steps, MaxAcknowledgementDelay=3600)
 
 
-@pytest.mark.parametrize("changes", [{"MaxAcknowledgementDelay": 0.0}, {"ShadowRedundancyEnabled": False}])
-def test_without_delay_or_shadow_redundancy_the_acknowledgement_is_given_at_once(
-    tmp_path: Path, changes: dict[str, object]
+@pytest.mark.parametrize(
+    ("changes", "at_once"),
+    [
+        ({"MaxAcknowledgementDelay": 0.0}, True),
+        ({"ShadowRedundancyEnabled": False}, True),
+        ({"MaxAcknowledgementDelay": 3600.0}, False),
+    ],
+)
+def test_the_acknowledgement_is_given_at_once_only_without_delay_or_shadow_redundancy(
+    tmp_path: Path, changes: dict[str, object], at_once: bool
 ):
     async def steps(host: Host, clock: HandClock) -> None:
         waiting = asyncio.create_task(acceptance_of(host).wait_until_delivered(add_primary(host), float("inf")))
         await run_ready_tasks()
-        assert waiting.done()
-        waiting.result()  # raises what the task raised
+        assert waiting.done() is at_once
+        if at_once:
+            waiting.result()  # raises what the task raised
+        waiting.cancel()
         assert places(host) == ["primary"]
 
     run_with_hub(tmp_path, steps, **changes)

@@ -55,18 +55,19 @@ def test_a_discard_notification_removes_one_shadow_and_an_unknown_one_none(tmp_p
     run_with_hub(tmp_path, steps)
 
 
-def test_a_primary_fails_after_interval_times_count(tmp_path: Path):
+@pytest.mark.parametrize(("interval", "count"), [(INTERVAL, COUNT), (70.0, COUNT), (INTERVAL, 5), (40.0, 2)])
+def test_a_primary_fails_after_interval_times_count(tmp_path: Path, interval: float, count: int):
     async def steps(host: Host, clock: HandClock) -> None:
         manager, began = hub_manager_of(host), clock.at
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
-        fail_heartbeats(manager, clock, "hub2", COUNT - 1)
+        fail_heartbeats(manager, clock, "hub2", count - 1)
         assert places(host) == ["shadow"]
         fail_heartbeats(manager, clock, "hub2", 1)
-        assert clock.at == began + INTERVAL * COUNT
+        assert clock.at == began + interval * count
         assert places(host) == ["primary"]
 
-    run_with_hub(tmp_path, steps)
+    run_with_hub(tmp_path, steps, ShadowHeartbeatTimeoutInterval=interval, ShadowHeartbeatRetryCount=count)
 
 
 def test_a_session_starts_the_count_again(tmp_path: Path):
@@ -117,11 +118,14 @@ def test_a_query_from_the_primary_does_not_postpone_the_heartbeat(tmp_path: Path
         clock.advance(INTERVAL / 2)
         manager.record_query_from("hub2")
         assert manager.next_session_at("hub2") == began + INTERVAL
+        manager.record_contact("hub2")  # as a session that this hub has opened does
+        assert manager.next_session_at("hub2") == clock.at + INTERVAL
 
     run_with_hub(tmp_path, steps)
 
 
-def test_a_shadow_without_an_alternative_route_stays_until_it_expires(tmp_path: Path):
+@pytest.mark.parametrize("expiration", [2 * DAY, 5000.0])
+def test_a_shadow_without_an_alternative_route_stays_until_it_expires(tmp_path: Path, expiration: float):
     async def steps(host: Host, clock: HandClock) -> None:
         manager = hub_manager_of(host)
         shadow(host, "hub2", "movable", "victor@outside.test")
@@ -129,14 +133,14 @@ def test_a_shadow_without_an_alternative_route_stays_until_it_expires(tmp_path: 
         manager.watch("hub2")
         fail_heartbeats(manager, clock, "hub2", COUNT)
         assert places(host) == ["primary", "shadow"]
-        clock.advance(2 * DAY - INTERVAL * COUNT - 1)
+        clock.advance(expiration - INTERVAL * COUNT - 1)
         manager.declare_failed("hub2")
         assert places(host) == ["primary", "shadow"]
         clock.advance(1)
         manager.declare_failed("hub2")
         assert places(host) == ["primary"]
 
-    run_with_hub(tmp_path, steps)
+    run_with_hub(tmp_path, steps, MessageExpirationTimeout=expiration)
 
 
 def test_the_failed_primary_gets_a_discard_once_the_message_is_delivered(tmp_path: Path):

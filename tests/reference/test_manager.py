@@ -12,6 +12,7 @@ from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.shadow import manager
 from conformance.reference.shadow.manager import PAGE
 from tests.reference.hosts import HandClock, open_host, places, run_with_host, shadow
+from tests.reference.test_connection import connected
 
 HOUR = 3600.0
 
@@ -57,13 +58,26 @@ def test_a_primary_is_queried_until_no_discard_is_left(tmp_path: Path):
     run(tmp_path, steps)
 
 
+class PrimaryBehindAConnection(Primary):
+    """Its answers are read from the octets that a server sends."""
+
+    async def command(self, line: str) -> Reply:
+        self.said.append(line)
+        connection, _ = connected()
+        *first, last = self.answers.pop(0).split("\n")
+        connection.data_received("".join([*(f"250-{text}\r\n" for text in first), f"250 {last}\r\n"]).encode())
+        return await connection.read_reply(1.0)
+
+
 def test_a_full_page_of_the_longest_ids_is_read_to_its_end(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
-        ids = [f"s-{number}-".ljust(64, "Z") for number in range(PAGE)]
+        ids = [f"s-{number}-".ljust(64, "Z") for number in range(PAGE + 1)]
         for shadow_id in ids:
             shadow(host, "mbx2", shadow_id)
-        await host.manager.query_in_session("mbx2", Primary(answer("db-1", *ids)))
-        assert places(host) == ["shadow-safety-net"] * PAGE
+        primary = PrimaryBehindAConnection(answer("db-1", *ids[:-1], left=1), answer("db-1", ids[-1]))
+        await host.manager.query_in_session("mbx2", primary)
+        assert len(primary.said) == 2, "the last line says that one is left"
+        assert places(host) == ["shadow-safety-net"] * (PAGE + 1)
 
     run(tmp_path, steps)
 
@@ -213,5 +227,11 @@ def test_a_restart_of_the_shadow_server_does_not_restart_the_span(tmp_path: Path
         async with open_host(tmp_path, clock=clock) as (host, _):
             host.manager.start()
             assert host.manager.promotion_at("mbx2") == began + 3 * HOUR
+            clock.advance(2 * HOUR - 1)
+            host.manager.heartbeat_failed("mbx2")
+            assert places(host) == ["shadow"]
+            clock.advance(1)
+            host.manager.heartbeat_failed("mbx2")
+            assert places(host) == ["primary"]
 
     asyncio.run(steps())

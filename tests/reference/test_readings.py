@@ -13,11 +13,12 @@ from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import CandidateError
 from conformance.candidates.lookup import find_candidate
 from conformance.execute import judge
-from conformance.history.events import AnyEvent, Attempt, Connected, Delivered
+from conformance.history.events import AnyEvent, Attempt, Command, Connected, Delivered
 from conformance.judge.incremental import IncrementalJudge
 from conformance.reference.components import ComponentSets
 from conformance.reference.defects.catalogue import DEFECTS, apply_by_name
 from conformance.reference.host import Host
+from conformance.reference.readings import reading as declaration
 from conformance.reference.readings.reading import EVERY, READINGS, reading
 from conformance.reference.receive.verbs import MALFORMED, OUT_OF_ORDER, SessionState, ShadowVerbs
 from conformance.reference.replies import Reply
@@ -34,9 +35,11 @@ def test_every_reading_cites_its_source_and_has_no_defect_s_name():
     assert READINGS
     assert READINGS.keys().isdisjoint(DEFECTS)
     assert EVERY not in READINGS
+    rulings = re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "rulings.md").read_text("utf-8"), re.MULTILINE)
     for one in READINGS.values():
         assert one.says.endswith("."), one.name
-        assert re.search(r"ruling|wire-profile\.md|RFC|SR-", one.allowed_by), one.name
+        assert re.search(r"\brulings? \d|wire-profile\.md|\bRFC \d|\bSR-[A-Z0-9]+-\d", one.allowed_by), one.name
+        assert one.allowed_by[:6] != "ruling" or set(re.findall(r"\d+", one.allowed_by)) <= set(rulings), one.name
 
 
 def test_readings_of_one_slot_inherit_from_each_other():
@@ -54,8 +57,9 @@ def test_a_reading_leaves_a_defect_in_another_slot_as_it_is_and_comes_before_one
     assert names.index("KeepsShadowSessions") < names.index("NeverShadows") < names.index("ShadowCreation")
 
 
-def test_every_reading_applies_all_readings():
+def test_the_name_every_reading_applies_all_readings():
     classes = apply_by_name(ComponentSets(), EVERY)
+    assert len(READINGS) > 1
     for one in READINGS.values():
         assert one.classes, one.name
         for name, mixin in one.classes.items():
@@ -113,9 +117,15 @@ def test_the_name_of_a_candidate_may_have_readings_and_similar_names_are_suggest
         ("new", "no-slot", "there is no slot no-slot"),
     ],
 )
-def test_a_reading_needs_a_new_name_and_an_existing_slot(name: str, slot: str, message: str):
+def test_a_reading_needs_a_new_name_and_an_existing_slot(
+    name: str, slot: str, message: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(declaration, "READINGS", dict(READINGS))
     with pytest.raises(ValueError, match=f"^reading {name}: {message}$"):
         reading(name, allowed_by="nothing", slots=(slot,))(ShadowVerbs)
+    assert declaration.READINGS == READINGS
+    reading("new", allowed_by="nothing", slots=("verbs",))(ShadowVerbs)
+    assert declaration.READINGS["new"].classes == {"verbs": ShadowVerbs}
 
 
 @pytest.mark.parametrize("last", ["accepts", "defers"])
@@ -161,6 +171,7 @@ def test_each_reading_alone_passes_a_cell_with_shadowing(name: str, tmp_path: Pa
     ran = run_without_loop(CellRunner(cell, assignment, settings, tmp_path, IncrementalJudge()).run(OWN_LOOP))
     verdicts = judge(cell, assignment, settings, ran.events, complete=ran.problem == "")
     assert worst_in_cell(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
+    assert [one for one in ran.events if isinstance(one, Command) and " XSHADOW=" in one.line], "a shadow was made"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +190,9 @@ def test_each_reading_alone_passes_a_cell_with_shadowing(name: str, tmp_path: Pa
         ("exchange-2010/delayed-acknowledgement", "refused-while-it-is-withheld[refused=all]"),
     ],
 )
-def test_cells_that_once_required_more_than_the_contract_pass_with_every_reading(file: str, id_: str, tmp_path: Path):
+def test_cells_that_once_required_more_than_the_contract_pass_with_all_readings_at_once(
+    file: str, id_: str, tmp_path: Path
+):
     passed_events(paths.corpus() / f"{file}.scenario.yaml", id_, EVERY, tmp_path)
 
 
@@ -257,11 +270,13 @@ def test_with_the_readings_a_restarted_hub_queries_its_senders_and_drops_promote
 ):
     (tmp_path / "one.scenario.yaml").write_text(BACK_AFTER_A_TAKEOVER, "utf-8")
     events = passed_events(tmp_path / "one.scenario.yaml", "back-after-a-takeover", names, tmp_path)
-    assert len(sessions(events, "hub2", "hub1")) == asks
-    assert sum(isinstance(event, Delivered) for event in events) == copies
+    asking = sessions(events, "hub2", "hub1")
+    said = [event.line for event in events if isinstance(event, Command) and event.session in asking]
+    assert (len(asking), sum(line.startswith("XQDISCARD hub2 ") for line in said)) == (asks, asks)
+    assert [event.giver for event in events if isinstance(event, Delivered)] == ["hub3", "hub2"][:copies]
 
 
-def test_the_reading_refuses_what_fails_during_a_withheld_reply(tmp_path: Path):
+def test_the_reading_refuses_what_fails_for_all_recipients_during_a_withheld_reply(tmp_path: Path):
     file = paths.corpus() / "exchange-2010" / "delayed-acknowledgement.scenario.yaml"
     name = "hub-refuses-what-fails-amid-a-withheld-reply"
     codes = [
@@ -276,10 +291,14 @@ def test_the_reading_refuses_what_fails_during_a_withheld_reply(tmp_path: Path):
 def test_the_reading_defers_mail_after_535(tmp_path: Path):
     file = paths.corpus() / "exchange-2010" / "rights.scenario.yaml"
     id_ = "shadowed-over-an-authenticated-session"
+    ran = [passed_events(file, id_, names, tmp_path / f"{n}") for n, names in enumerate(("", "defers-mail-after-535"))]
     delivered, without_deferred = (
-        {event.digest.message_id for event in passed_events(file, id_, names, tmp_path / f"{n}")
+        {event.digest.message_id for event in events
          if isinstance(event, Delivered) and event.sink == "outside" and event.digest.message_id}
-        for n, names in enumerate(("", "defers-mail-after-535"))
+        for events in ran
     )  # fmt: skip
     assert without_deferred < delivered
     assert [one.partition(".")[0] for one in delivered - without_deferred] == ["n-1"]
+    once, again = (len(sessions(events, "hub2", "hub4")) for events in ran)
+    assert once == 1
+    assert again > 2, "the message is tried again and again"

@@ -121,13 +121,19 @@ def reports(host: Host, cause: Message) -> list[Message]:
         ("", "", 0),
     ],
 )
-def test_a_failure_is_reported_once_unless_not_requested(tmp_path: Path, sender: str, notify: str, expected: int):
+def test_recipients_that_fail_together_are_in_one_report_unless_not_requested(
+    tmp_path: Path, sender: str, notify: str, expected: int
+):
+    addresses = ("victor@outside.test", "walter@outside.test")
+
     async def steps(host: Host, clock: HandClock) -> None:
-        message = add_primary(host, sender=sender)
-        host.reports.report_failed(message, [(Recipient("victor@outside.test", notify), NEVER)], HOP)
+        message = add_primary(host, *addresses, sender=sender)
+        host.reports.report_failed(message, [(Recipient(address, notify), NEVER) for address in addresses], HOP)
         found = reports(host, message)
         assert len(found) == expected
         assert all(one.envelope.reverse_path == "" and one.redundancy_pending for one in found)
+        contents = [host.messages.content(one.id).decode() for one in found]
+        assert [[to in content for to in addresses] for content in contents] == [[True, True]] * expected
 
     run(tmp_path, steps)
 
@@ -197,15 +203,15 @@ def test_a_message_is_journaled_once(tmp_path: Path):
 
 
 def test_the_journal_reports_of_two_servers_about_one_message_are_duplicates_of_each_other(tmp_path: Path):
-    async def journal_report(server: str, clock: HandClock) -> Message:
+    async def journal_report(server: str, clock: HandClock, content: bytes = CONTENT) -> Message:
         found: list[Message] = []
         config = configured("two-servers-one-dag", server).model_copy(
             update={"journal": Journal(recipient="a@archive.test")}
         )
         directory = tmp_path / server
-        directory.mkdir()  # noqa: ASYNC240  # nothing else runs
+        directory.mkdir(exist_ok=True)  # noqa: ASYNC240  # nothing else runs
         async with open_host(directory, config, clock) as (host, _):
-            message = add_primary(host, journal_due=True)
+            message = add_primary(host, content=content, journal_due=True)
             host.journaling.send_report_if_due(message)
             found = reports(host, message)
         return found[0]
@@ -216,6 +222,8 @@ def test_the_journal_reports_of_two_servers_about_one_message_are_duplicates_of_
     assert one.message_id != other.message_id
     assert (one.internet_id, one.submitted) == (other.internet_id, other.submitted)
     assert None not in (one.internet_id, one.submitted), "without one of them a message is never a duplicate"
+    another = asyncio.run(journal_report("mbx1", HandClock(), CONTENT.replace(b"<one@test>", b"<two@test>")))
+    assert another.internet_id != one.internet_id, "it is about another message"
 
 
 @pytest.mark.parametrize(("journal", "number"), [(None, 0), ("audit@archive.test", 1)])

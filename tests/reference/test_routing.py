@@ -54,7 +54,9 @@ def test_at_equal_hops_the_alphanumerically_lower_route_wins(order: int):
 
 
 def test_no_route_to_a_site_without_links():
-    assert least_cost_path(links(("A", "B", 1)), "A", "Z") is None
+    known = links(("A", "B", 1), ("Y", "X", 1))
+    assert least_cost_path(known, "A", "Z") is least_cost_path(known, "A", "X") is None
+    assert least_cost_path(known, "A", "B") == ("A", "B")
 
 
 NETWORKS = st.lists(
@@ -82,8 +84,18 @@ def test_the_chosen_route_is_the_best_of_all_routes(network: list[tuple[str, str
     assert least_cost_path(known, "A", "F") == best[2]
 
 
-def test_routes_have_a_common_beginning():
-    assert common_beginning([("A", "B", "C"), ("A", "B", "D", "E")]) == ("A", "B")
+@pytest.mark.parametrize(
+    ("routes", "common"),
+    [
+        (["ABC", "ABDE"], "AB"),
+        (["ABC", "ADC"], "A"),
+        (["ABC"], "ABC"),
+        (["AB", "ABC"], "AB"),
+        (["ABC", "ABD", "AEC"], "A"),
+    ],
+)
+def test_routes_have_in_common_what_comes_before_they_part(routes: list[str], common: str):
+    assert common_beginning([tuple(route) for route in routes]) == tuple(common)
 
 
 def test_without_a_server_at_the_fork_the_message_is_split_before_it():
@@ -133,6 +145,8 @@ def test_the_servers_to_try_for_a_route_go_from_the_mailbox_back_to_the_sender()
 
 
 def test_no_delayed_fan_out_where_the_delivery_group_is_a_dag():
+    shared = hops(configured(BIFURCATION, "mbx1"), "grace@corp.test", "heidi@corp.test")
+    assert shared == {"mbx3": ["grace@corp.test", "heidi@corp.test"]}
     with_dags = BIFURCATION.model_copy(
         update={
             "servers": tuple(
@@ -167,6 +181,8 @@ def test_before_2013_the_closest_transport_server_is_a_hub_of_the_mailbox_server
 def test_a_route_for_the_mailboxes_own_domain_stands_above_their_site():
     config = configured(load_topology(TOPOLOGIES / "hubs-one-site.yaml"), "hub1")
     assert hops(config, "bob@corp.test") == {"hub2,hub3": ["bob@corp.test"]}
+    without_it = config.model_copy(update={"routes": tuple(one for one in config.routes if one.domain != "corp.test")})
+    assert hops(without_it, "bob@corp.test") == {"mbx1": ["bob@corp.test"]}
 
 
 def test_mail_between_sites_passes_through_a_hub_site_on_its_route():

@@ -27,8 +27,9 @@ def test_an_unknown_mailbox_is_accepted_as_a_recipient_of_a_copy_and_not_of_mail
     tmp_path: Path, before: bytes, reply: bytes
 ):
     async def steps(host: Host, clock: HandClock) -> None:
-        said = b"EHLO mbx2\r\n" + before + b"RCPT TO:<unknown@corp.test>\r\n"
-        assert (await last_reply(host, said))[:3] == reply
+        said = b"EHLO mbx2\r\n" + before + b"RCPT TO:<%s@corp.test>\r\n"
+        assert (await last_reply(host, said % b"unknown"))[:3] == reply
+        assert (await last_reply(host, said % b"bob"))[:3] == b"250"
 
     run_with_host(tmp_path, steps)
 

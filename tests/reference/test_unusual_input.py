@@ -25,7 +25,7 @@ ENVELOPE = (b"MAIL FROM:<alice@outside.test>", b"RCPT TO:<victor@outside.test>")
 
 
 @pytest.mark.parametrize("internet_id", ["\u00e9ne@test", "x" * 800 + "@test"], ids=["not ASCII", "long"])
-def test_a_message_with_any_message_id_is_acknowledged_in_a_short_line_of_ascii(
+def test_a_message_with_an_odd_message_id_is_acknowledged_in_a_short_line_of_ascii(
     tmp_path: Path, internet_id: str
 ) -> None:
     async def steps(host: Host, clock: HandClock) -> None:
@@ -95,6 +95,7 @@ def test_a_quoted_local_part_with_a_bracket_stays_as_given(tmp_path: Path) -> No
 def test_a_line_with_the_longest_orcpt_is_taken(tmp_path: Path) -> None:
     async def steps(host: Host, clock: HandClock) -> None:
         orcpt = b"rfc822;" + b"o" * 493
+        assert len(orcpt) == 500, "RFC 3461 4.2 allows no more"
         said = await talk(host, ENVELOPE[0], ENVELOPE[1] + b" NOTIFY=SUCCESS,FAILURE,DELAY ORCPT=" + orcpt)
         assert not [line for line in said if line[:1] == b"5"], said
         assert said[-3][:3] == b"250"
@@ -111,15 +112,19 @@ def test_a_message_dated_behind_the_last_year_is_journaled_for_a_recipient_in_ut
         host.journaling.send_report_if_due(add_primary(host, content=late, journal_due=True))
         (report,) = [one for one in host.messages.held_as("primary") if not one.envelope.reverse_path]
         assert (report.envelope.recipients[0].address, report.envelope.smtputf8) == (recipient, True)
+        assert b"\r\nDate: Fri, 31 Dec 9999 23:59:59 +0000\r\n" in host.messages.content(report.id)
 
     run_with_host(tmp_path, steps)
 
 
 def test_a_date_behind_the_last_year_becomes_its_last_second() -> None:
-    assert format_date(1e12) == "Fri, 31 Dec 9999 23:59:59 +0000"
+    last = 253_402_300_799.0
+    dates = [format_date(at) for at in (last - 1, last, last + 1, 1e12)]
+    assert dates == ["Fri, 31 Dec 9999 23:59:58 +0000", *["Fri, 31 Dec 9999 23:59:59 +0000"] * 3]
 
 
 def test_a_scale_above_all_floats_is_refused_by_name() -> None:
+    assert parse_configuration(json.dumps(document() | CONTRACT_2 | {"scale": 10**308})).scale == 1e308
     with pytest.raises(ConfigurationError, match=r"^scale: "):
         parse_configuration(json.dumps(document() | CONTRACT_2 | {"scale": 10**400}))
 
@@ -130,11 +135,12 @@ def test_an_unknown_key_with_a_line_end_is_refused_in_one_line() -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_the_reply_to_ehlo_begins_with_the_name_whatever_it_contains(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["MAILHELPER", "HELPER", "SIZE", "mbx1"])
+def test_the_reply_to_ehlo_begins_with_the_name_also_if_it_contains_a_keyword(tmp_path: Path, name: str) -> None:
     async def steps(host: Host, clock: HandClock) -> None:
-        host.config = host.config.model_copy(update={"name": "MAILHELPER"})
+        host.config = host.config.model_copy(update={"name": name})
         said = await talk(host)
-        assert said[1] == b"250-MAILHELPER"
+        assert said[1] == b"250-" + name.encode()
         assert b"250-HELP" not in said
         assert b"250 HELP" not in said
 

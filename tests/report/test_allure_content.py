@@ -157,6 +157,7 @@ def test_a_step_that_never_ended_is_not_shown_as_passed() -> None:
     cell = cell_view(verdicts=(passed(),))
     cut = type(cell)(header=cell.header, events=cell.events[:10], verdicts=(), source=cell.source, cut_short=True)
     assert [step.outcome for step in allure_steps(cut)] == [Outcome.INCONCLUSIVE]
+    assert allure_steps(cell)[0].outcome is Outcome.PASS, "the same step where it ended"
 
 
 def test_the_excerpt_of_a_long_diagram_is_small_and_has_the_marked_rows() -> None:

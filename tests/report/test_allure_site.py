@@ -103,11 +103,12 @@ def test_without_node_the_error_names_the_extra_that_installs_it(
         find_node()
 
 
-def test_a_node_that_is_too_old_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", ["v18.20.4", "v19.9.0", "v9.11.2"])
+def test_a_node_that_is_too_old_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     with_node(tmp_path, monkeypatch)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert find_node()
-    (tmp_path / "tools" / "node").write_text("#!/bin/sh\necho v18.20.4\n")
+    (tmp_path / "tools" / "node").write_text(f"#!/bin/sh\necho {version}\n")
     with pytest.raises(AllureMissing, match="Node 20 or later"):
         find_node()
 

@@ -44,6 +44,8 @@ def test_a_run_of_a_part_of_the_suite_loses_nothing() -> None:
     found = compare_runs(run_summary(good(), good(axes={"a": "2"})), run_summary(good(), filtered=True))
     assert (found.changes, found.same, found.left_out) == ((), 1, 1)
     assert "a part of the suite: 1" in comparison_text(found)
+    whole = compare_runs(run_summary(good(), good(axes={"a": "2"})), run_summary(good()))
+    assert [change.kind for change in whole.changes] == [ChangeKind.LOST]
 
 
 def test_a_remark_is_a_regression_only_where_should_is_to_fail() -> None:

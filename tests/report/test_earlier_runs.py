@@ -1,6 +1,7 @@
 """Earlier runs: which of them count, how a cell ended in them, and when that makes it flaky."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,18 +75,25 @@ def test_a_cell_of_another_candidate_build_is_not_flaky(runs: Path) -> None:
 def test_an_earlier_outcome_that_was_not_finished_is_skipped(runs: Path) -> None:
     first = runs.parent / "first"
     file = cell_files(first)[0]
-    rewrite(file, b"".join(plain(file).splitlines(keepends=True)[:-1]))
-    finish_run(first, wall_seconds=1)
-    before = find_earlier_runs(runs, runs.parent)
-    assert [run_before.path for run_before in before] == [first]
-    assert read_earlier_outcomes(before, slug_of(file), cell_view().header) == ()
-    rewrite(file, b"{}\n")
-    assert read_earlier_outcomes(before, slug_of(file), cell_view().header) == ()
+    whole = plain(file)
+    made(runs.parent, "whole", "2026-01-02T03:04:05Z", verdicts=(passed(),))
+
+    def found() -> list[str]:
+        before = find_earlier_runs(runs, runs.parent)
+        assert {run_before.path for run_before in before} == {first, runs.parent / "whole"}
+        return sorted(one.run for one in read_earlier_outcomes(before, slug_of(file), cell_view().header))
+
+    assert found() == ["first", "whole"]
+    for content in (b"".join(whole.splitlines(keepends=True)[:-1]), b"{}\n"):
+        rewrite(file, content)
+        finish_run(first, wall_seconds=1)
+        assert found() == ["whole"]
 
 
 def test_the_run_page_shows_an_earlier_run_and_how_a_cell_ended_in_it(runs: Path, tmp_path: Path) -> None:
     build_site(runs, tmp_path / "site", earlier=find_earlier_runs(runs, runs.parent))
     page = (tmp_path / "site" / "index.html").read_text("utf-8")
-    assert 'id="trend"' in page
+    trend = page[page.index('id="trend"') :]
+    assert re.findall(r'<tr><th scope="row"><span class="mono">([^<]*)</span>', trend) == ["first", "second"]
     assert "In run first this cell ended as pass" in page
     assert 'id="trend"' not in run_page(read_run_summary(runs), catalogue())

@@ -1,5 +1,6 @@
 """Text of a peer in the terminal, Markdown and GitHub's annotations: it is shown, and never interpreted."""
 
+import html
 import re
 import unicodedata
 
@@ -33,7 +34,7 @@ def test_invisible_characters_are_shown_as_escapes(hostile: str, shown: str) -> 
 
 
 @given(ANYTHING)
-def test_visible_text_is_printable_on_one_line_and_stays_as_it_is(text: str) -> None:
+def test_escaped_text_is_printable_on_one_line_and_is_not_escaped_again(text: str) -> None:
     shown = visible(text)
     assert shown.isprintable()
     assert not any(unicodedata.category(character)[0] in "MC" for character in shown)
@@ -50,8 +51,10 @@ def test_text_beyond_a_limit_is_cut_and_the_missing_characters_are_counted(text:
 @given(ANYTHING)
 def test_markdown_has_no_live_markup(text: str) -> None:
     """Without the escaped characters and the entities, no character is left that Markdown or HTML gives a meaning."""
-    live = re.sub(r"\\[!-/:-@\[-`{-~]|&(?:amp|lt|gt);", "", escape_markdown(text))
+    escaped = escape_markdown(text)
+    live = re.sub(r"\\[!-/:-@\[-`{-~]|&(?:amp|lt|gt);", "", escaped)
     assert not set(live) & set("\\`*_{}[]()#+-.!|~<>&\r\n")
+    assert re.sub(r"\\(.)", r"\1", html.unescape(escaped)) == visible(text), "and what a reader sees is the text"
 
 
 @given(ANYTHING)
@@ -68,6 +71,7 @@ def test_a_code_span_is_closed_only_by_its_own_fence(text: str) -> None:
     assert fence not in runs
     assert not inner.startswith("`")
     assert not inner.endswith("`"), "the closing fence would be longer"
+    assert inner in (visible(text), f" {visible(text)} "), "and what a reader sees is the text"
 
 
 @given(ANYTHING)
@@ -77,3 +81,6 @@ def test_an_annotation_is_one_line_and_its_properties_end_neither_themselves_nor
     assert len(shown.splitlines()) <= 1
     assert ":" not in shown
     assert "," not in shown
+    lines = "\n".join(map(visible, text.splitlines()))
+    for escaped in (escape_annotation(text), shown.replace("%3A", ":").replace("%2C", ",")):
+        assert escaped.replace("%0A", "\n").replace("%25", "%") == lines, "and what GitHub shows is the text"

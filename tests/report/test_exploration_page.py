@@ -3,7 +3,7 @@
 import re
 
 from conformance.report.exploration_page import coverage_curve, exploration_page, percentage
-from tests.report.exploration_samples import FILE, FILES, ORIGINAL, finding, header, summary
+from tests.report.exploration_samples import FILE, FILES, HOSTILE, ORIGINAL, finding, header, summary
 
 
 def test_the_reduced_plan_and_the_plan_as_it_was_run_come_before_all_other_sections() -> None:
@@ -33,9 +33,12 @@ def test_the_commands_that_repeat_it_name_its_clock_and_the_scale_of_one_that_ha
 
 
 def test_what_a_server_may_have_written_is_escaped() -> None:
-    page = exploration_page(header(), summary(finding(), unfinished={"<b>\x1b": 1}, pruned={"<i>": 2}), FILES)
+    candidate = header().candidate.model_copy(update={"version": HOSTILE})
+    told = summary(finding(), unfinished={"<b>\x1b": 1}, pruned={"<i>": 2})
+    page = exploration_page(header(candidate=candidate), told, FILES)
     assert page.count("<script>") == 1
-    assert page.count(r"&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J\u202e") == 2  # in the sentence and in the plan
+    # in the sentence, in the plan and in the candidate's version
+    assert page.count(r"&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J\u202e") == page.count("alert(1)") == 3
     assert not set("\x1b\u202e") & set(page)
     assert "&lt;b&gt;" in page
     assert "&lt;i&gt;" in page
@@ -43,9 +46,13 @@ def test_what_a_server_may_have_written_is_escaped() -> None:
 
 def test_the_page_loads_nothing() -> None:
     page = exploration_page(header(), summary(finding()), FILES)
-    assert "default-src 'none'; " in page
-    assert "style-src 'sha256-" in page
-    assert not re.search(r'(src|srcset)="|@import|url\(|<link|style="', page)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    allowed = dict(directive.split(" ", 1) for directive in policy[1].split("; "))
+    for own in (allowed.pop("style-src"), allowed.pop("script-src")):
+        assert re.fullmatch("'sha256-[^' ]+'", own)
+    assert allowed == {"default-src": "'none'", "img-src": "'self'", "base-uri": "'none'", "form-action": "'none'"}
+    assert not re.search(r'(src|srcset)="|@import|url\(|<(?:link|img|image|use|iframe|object|embed)\b|style="', page)
 
 
 def test_the_curve_goes_from_nothing_to_all_plans_and_states() -> None:
@@ -72,7 +79,9 @@ def test_a_sweep_says_what_was_left_out_and_why_the_most_frequent_first() -> Non
     swept = summary(enumerated=100, not_run=10, pruned={"as drop": 10, "of the same class": 20})
     page = exploration_page(header(method="sweep-1", scenarios=("one", "two")), swept, {})
     assert "100 plans are possible: 60 were run, 10 were not run" in page
-    assert page.index("of the same class") < page.index("as drop")
+    left_out = page[page.index('<h2 id="left-out">') :]
+    reasons = re.findall(r'<th scope="row">([^<]+)</th><td class="figure">(\d+)</td>', left_out)
+    assert reasons == [("of the same class", "20"), ("as drop", "10")]
     assert (
         "conformance explore --sweep 1 one two --candidate reference --clock virtual --seed 5 --plans 60 --out found-again"
         in page

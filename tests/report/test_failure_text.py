@@ -36,11 +36,13 @@ def test_the_text_has_verdict_clause_step_exchange_and_repeat_command_in_order()
 
 def test_the_offending_events_are_marked_and_no_others() -> None:
     cell = cell_view()
-    marked = [line.split("#")[1].split()[0] for line in failure_text(cell).splitlines() if line.startswith("  > #")]
-    assert sorted(map(int, marked)) == sorted(cell.verdicts[0].evidence)
+    shown = [line for line in failure_text(cell).splitlines() if line[2:5] in ("> #", "  #")]
+    marked = [int(line.split("#")[1].split()[0]) for line in shown if line.startswith("  > #")]
+    assert sorted(marked) == sorted(cell.verdicts[0].evidence)
+    assert len(shown) > len(marked), "others are shown too"
 
 
-def test_only_the_repeat_command_is_wider_than_a_hundred_columns() -> None:
+def test_sentences_values_and_replies_are_at_most_a_hundred_columns_wide() -> None:
     words = ["word " * 60, "wanted " * 60, "found " * 60]
     texts = dict(zip(("sentence", "expected", "seen"), words, strict=True))
     cell = cell_view(hostile="said " * 60)

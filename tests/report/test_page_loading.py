@@ -45,6 +45,10 @@ def test_a_page_with_the_shared_style_sheet_looks_like_one_with_its_own(tmp_path
     shared, alone = tmp_path / "cells" / "shared.html", tmp_path / "cells" / "alone.html"
     shared.write_text(cell_page(cell_view(), shared="../assets"), "utf-8")
     alone.write_text(cell_page(cell_view()), "utf-8")
+    styled = [
+        ("<style" in one.read_text("utf-8"), "../assets/style-" in one.read_text("utf-8")) for one in (shared, alone)
+    ]
+    assert styled == [(False, True), (True, False)]
     looks = []
     with browser.new_context() as context:
         context.set_default_timeout(PATIENCE)

@@ -58,10 +58,14 @@ def test_a_row_does_not_follow_from_one_that_is_blamed_in_fewer_cells():
         judged(Outcome.FAIL, "SR-PRF-01", axes={"a": "1"}),
         judged(Outcome.FAIL, "SR-PRF-01", axes={"a": "2"}),
         judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "3"}),
+        judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "4"}),
     ).cells
-    assert [(one.requirement, one.cells, one.following) for one in find_root_causes(cells)] == [
+    assert [(one.requirement, one.cells, one.following) for one in find_root_causes(cells[:3])] == [
         ("SR-PRF-01", 2, ()),
         ("SR-CRE-01", 1, ()),
+    ]
+    assert [(one.requirement, one.cells, one.following) for one in find_root_causes(cells)] == [
+        ("SR-CRE-01", 4, ("SR-PRF-01",))
     ]
 
 

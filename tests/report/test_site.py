@@ -31,6 +31,7 @@ def test_every_link_has_a_target_and_every_page_is_well_formed(
     pages = list((tmp_path / "site").rglob("*.html"))
     assert len(pages) == 1 + cells + 2
     ids = {page: {v for _, n, v in read(page.read_text()).attributes if n == "id"} for page in pages}
+    leading: set[Path] = set()
     for page in pages:
         for tag, name, value in read(page.read_text()).attributes:
             if tag == "link" and name == "href":
@@ -40,6 +41,8 @@ def test_every_link_has_a_target_and_every_page_is_well_formed(
                 target = (page.parent / place).resolve() if place else page
                 assert target in ids, value
                 assert not anchor or anchor in ids[target], value
+                leading |= {page} if target != page else set()
+    assert leading == set(pages), "each page has a link to another one"
     assert built.run.outcomes[Outcome.FAIL] == 1
 
 
@@ -56,6 +59,9 @@ def test_a_site_without_allure_results_has_a_note(run: Path, tmp_path: Path) -> 
     allure = AllureOptions(paths.allure(), tmp_path / "cache")
     notes = build_site(run, tmp_path / "site", allure=allure).notes
     assert any("no Allure site: the run has no allure-results" in note for note in notes)
+    assert not any("allure-results" in note for note in build_site(run, tmp_path / "site").notes), (
+        "nobody asked for one"
+    )
 
 
 def test_a_site_without_the_pinned_allure_notes_how_to_install_it(run: Path, tmp_path: Path) -> None:
@@ -65,6 +71,7 @@ def test_a_site_without_the_pinned_allure_notes_how_to_install_it(run: Path, tmp
     (pinned / "package-lock.json").write_text("{}")
     notes = build_site(run, tmp_path / "site", allure=AllureOptions(pinned, tmp_path / "cache")).notes
     assert any("--install-allure" in note for note in notes)
+    assert not any("the run has no allure-results" in note for note in notes)
 
 
 def test_the_statement_file_of_a_candidate_counts_its_cells(run: Path, tmp_path: Path) -> None:
@@ -117,5 +124,6 @@ def test_different_candidates_have_different_file_names() -> None:
 
 
 def test_cells_are_selected_by_candidate() -> None:
-    cells = run_summary(good(), cell_view(candidate="other")).cells
-    assert [cell.outcome for cell in cells_of_candidate(cells, "other")] == [Outcome.FAIL]
+    cells = run_summary(good(), cell_view(candidate="other"), good(axes={"a": "2"})).cells
+    assert cells_of_candidate(cells, "other") == (cells[1],)
+    assert cells_of_candidate(cells, REFERENCE) == (cells[0], cells[2])

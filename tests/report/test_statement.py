@@ -30,7 +30,9 @@ def stated(*cells: CellView, **changes: Any) -> Statement:
 def test_a_whole_run_without_a_violation_gets_a_badge() -> None:
     made = make_badge(stated(good()))
     assert f"{len(catalogue().ids)} of {len(catalogue().ids)} shown" in made.text
-    read(made.as_svg())
+    svg = made.as_svg()
+    read(svg)
+    assert made.text in svg
 
 
 @pytest.mark.parametrize(

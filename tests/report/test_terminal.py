@@ -31,6 +31,7 @@ def test_a_matrix_without_room_for_every_candidate_gives_way_to_their_sums() -> 
     narrow = terminal_summary(run, width=80, colour=False).splitlines()
     assert narrow[0].split() == ["candidate", "cells", "of", "all", "scenarios"]
     assert [" ".join(line.split()) for line in narrow[1:8]] == [*(f"mta{n} ✓ 2" for n in range(6)), "mta6 ✗ 1 ✓ 2"]
+    assert terminal_summary(run, width=83, colour=False).splitlines()[0].split() == narrow[0].split()
     wide = terminal_summary(run, width=84, colour=False).splitlines()
     assert wide[0].split() == ["scenario", *(f"mta{n}" for n in range(7))]
 
@@ -73,8 +74,12 @@ def test_both_summaries_say_how_many_root_causes_are_left_out() -> None:
     assert (terminal.count(" is violated ("), step.count(" is violated \\(")) == (10, 10)
 
 
-def test_a_cell_with_a_remark_is_not_said_to_have_passed() -> None:
+def test_the_note_about_remarks_counts_cells_of_every_outcome_and_names_the_rows() -> None:
     remark = passed("expect.y", "SR-WIR-05").model_copy(update={"remark": True, "sentence": "broken"})
     wrong = Verdict(check="expect.x", outcome=Outcome.FAIL, requirements=("SR-CRE-01",), sentence="it is fail")
-    notes = run_summary(cell_view(verdicts=(wrong, remark)), good()).notes()
-    assert notes[0] == "1 cell has a remark: a `should` row is broken there"
+    other = remark.model_copy(update={"requirements": ("SR-WIR-04",)})
+    failed, well = cell_view(verdicts=(wrong, remark)), cell_view(verdicts=(other, remark))
+    rows = [catalogue()[row].clause for row in ("SR-WIR-04", "SR-WIR-05")]
+    assert run_summary(failed, good()).notes() == ("1 cell has a remark: a `should` row is broken there", rows[1])
+    assert run_summary(failed, well).notes() == ("2 cells have a remark: a `should` row is broken there", *rows)
+    assert run_summary(good()).notes() == ()

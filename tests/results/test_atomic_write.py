@@ -34,16 +34,19 @@ def test_a_file_is_removed_when_the_block_ends(file: Path) -> None:
 def test_no_file_is_removed_or_replaced_where_the_block_raises(file: Path, tmp_path: Path) -> None:
     (tmp_path / "other").write_text("old")
 
-    def stage() -> None:
+    def stage(*, broken: bool) -> None:
         with StagedFiles() as staged:
             staged.remove(file)
             staged.write(tmp_path / "other", b"new")
             staged.write(tmp_path / "added", b"new")
-            raise ValueError("broken")
+            if broken:
+                raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        stage()
+        stage(broken=True)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"badge.svg": "old", "other": "old"}
+    stage(broken=False)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"added": "new", "other": "new"}
 
 
 @pytest.mark.parametrize("order", [("remove", "write"), ("write", "remove"), ("remove", "write", "remove")])

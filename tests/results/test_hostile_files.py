@@ -53,6 +53,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("kind", NOT_REGULAR)
 @pytest.mark.parametrize("name", ["run.json", "footer.json"])
 def test_a_run_whose_document_is_not_a_regular_file_is_refused(run: Path, name: str, kind: str):
+    assert len(read_run(run).files) == 1
     (run / name).unlink(missing_ok=True)
     make_entry(kind, run / name)
     with pytest.raises(RunDirectoryError, match=name):

@@ -73,7 +73,7 @@ def test_an_interrupted_deletion_leaves_a_directory_that_still_counts_as_a_run(
 
 @pytest.mark.long
 @pytest.mark.integration
-def test_a_run_can_use_the_directory_of_one_that_was_killed_at_its_start(tmp_path: Path):
+def test_a_run_can_use_a_directory_in_which_another_has_made_its_first_files_alone(tmp_path: Path):
     run = make_unstarted_run(tmp_path / "run")
     root = Path(__file__).parents[2]
     ran = conformance_command("run", SCENARIO, "-k", "waits", "-q", "--run-dir", str(run), cwd=root)

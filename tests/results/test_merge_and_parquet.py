@@ -50,6 +50,7 @@ def test_shards_are_merged_into_one_run_in_any_order(tmp_path: Path, order: int)
     assert (run.header.cells_planned, run.header.started) == (3, "2026-01-02T03:04:04Z")
     assert {cell.header.nodeid for cell in run.cells()} == {"a::1", "a::2", "a::3"}
     assert {cell.header.run for cell in run.cells()} == {"all"}
+    assert all((cell.events, cell.verdicts) == (EVENTS, VERDICTS) for cell in run.cells())
     archives = [ZipFile(archive_path(cell.attachments)) for cell in run.cells()]
     assert {archive.read("mbx1.log") for archive in archives} == {b"a::1", b"a::2", b"a::3"}
 
@@ -63,8 +64,8 @@ def test_runs_that_are_not_shards_of_one_run_are_not_merged(tmp_path: Path) -> N
         (other / "run.json").write_text(json.dumps({**header, name: value}), "utf-8")
         with pytest.raises(RunDirectoryError, match=f"differ in {name}: they are not parts of one run"):
             merge_runs([one, other], tmp_path / "all")
-    header["candidates"][0]["sha256"] = "f" * 64
-    (other / "run.json").write_text(json.dumps(header), "utf-8")
+    changed = {**header, "candidates": [{**header["candidates"][0], "sha256": "f" * 64}]}
+    (other / "run.json").write_text(json.dumps(changed), "utf-8")
     with pytest.raises(RunDirectoryError, match="'reference' is not the one of that name in another run"):
         merge_runs([one, other], tmp_path / "all")
     with pytest.raises(RunDirectoryError, match="with different content"):
@@ -72,6 +73,8 @@ def test_runs_that_are_not_shards_of_one_run_are_not_merged(tmp_path: Path) -> N
     with pytest.raises(RunDirectoryError, match="nothing to merge"):
         merge_runs([], tmp_path / "none")
     assert not [name for name in ("all", "all3", "none") if (tmp_path / name).exists()]
+    (other / "run.json").write_text(json.dumps(header), "utf-8")
+    assert merge_runs([one, other], tmp_path / "all").cells == 2, "as they were, they are shards of one run"
 
 
 def test_the_same_cell_in_two_shards_counts_once(tmp_path: Path) -> None:
@@ -180,15 +183,22 @@ def test_the_content_hash_of_a_run_does_not_depend_on_compression(tmp_path: Path
     assert after.sizes != before.sizes
 
 
-def test_a_column_has_the_type_of_its_annotation_and_json_where_records_differ() -> None:
+def test_a_column_has_the_type_of_its_annotation_and_json_where_records_differ_or_have_no_structure() -> None:
     types = {column.name: column.type for column in (*columns.CELL, *columns.VERDICT, *columns.EVENT)}
-    expected = {
-        "n": "whole", "t": "number", "quiet": "flag", "outcome": "text", "listener": "text", "recipients": "texts",
-        "evidence": "wholes", "topology": "json", "state": "json", "line": "json", "refused": "json",
+    named = {
+        "whole": "seed events verdicts occasions n code attempt", "flag": "remark healed dot_sent quiet",
+        "number": "scale tolerance wall_seconds cpu_seconds simulated_seconds moment t waited seconds",
+        "texts": "generations requirements claims lines links recipients accepted arguments", "wholes": "evidence",
+        "json": "line refused axes topology parameters waive own_timers exchanges changes state",
     }  # fmt: skip
-    assert {name: types[name] for name in expected} == expected
-    digest = {column.name: column.type for column in types["digest"]}
-    assert (digest["size"], digest["sha256"], digest["failed"]) == ("whole", "text", "texts")
+    expected = {name: kind for kind, names in named.items() for name in names.split()}
+    structs = {name: {column.name: column.type for column in types.pop(name)} for name in ("digest", "operation")}
+    assert types == {**dict.fromkeys(types, "text"), **expected}
+    assert len(set(types) - set(expected)) > 40
+    digest, operation = structs["digest"], structs["operation"]
+    names = ("size", "sha256", "failed", "eight_bit")
+    assert [digest[name] for name in names] == ["whole", "text", "texts", "flag"]
+    assert [operation[name] for name in ("name", "shadow_ids", "limit")] == ["text", "texts", "whole"]
 
 
 def test_every_field_of_every_event_has_a_column() -> None:

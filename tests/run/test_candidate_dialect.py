@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from conformance.history.events import FaultFired
+from conformance.results.reader import read_run
 from tests.docs.pages import ROOT
 from tests.suite.helpers import conformance_command
 
@@ -108,6 +110,13 @@ def run_scenarios(description: Path, *scenarios: str) -> str:
     ).stdout
 
 
+def fired_at_verbs(description: Path) -> set[str]:
+    """Return what the last run's faults fired at: the fault, the verb in the harness's words, the line without its last word."""
+    events = (event for cell in read_run(description.parent / "run").cells() for event in cell.events)
+    fired = (f"{one.fault} {one.detail.rpartition(' ')[0]}" for one in events if isinstance(one, FaultFired))
+    return {text for text in fired if " dot: " not in text}
+
+
 @pytest.mark.long
 def test_a_server_with_its_dialect_passes_and_faults_fire_at_its_verbs(description: Path):
     description.write_text(description.read_text("utf-8") + DIALECT, "utf-8")
@@ -118,6 +127,7 @@ def test_a_server_with_its_dialect_passes_and_faults_fire_at_its_verbs(descripti
     )
     said = run_scenarios(description, *cells, "malformed-shadow-verbs")
     assert "3 pass, 1 not applicable" in said, said
+    assert fired_at_verbs(description) == {"lost-answer after XQDISCARD: 250 2.0.0 journal"}
 
 
 @pytest.mark.long
@@ -141,3 +151,6 @@ def test_a_hub_of_2010_with_its_dialect_passes_and_faults_fire_at_its_verbs(hub:
     said = run_scenarios(hub, *cells, "no-delay-for-who-keeps-a-shadow[tracks=yes]")
     assert "3 pass, 1 not applicable" in said, said
     assert "remark" not in said, said
+    assert fired_at_verbs(hub) == {
+        "lost-answer after XQDISCARD: 250 2.0.0 ledger", "silence before XSHADOW: FOLLOW hub1",
+    }  # fmt: skip

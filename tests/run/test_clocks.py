@@ -26,7 +26,7 @@ def test_each_clock_has_its_name_scale_and_durations(name: ClockName) -> None:
         return clock.name, clock.scale, clock.duration(120)
 
     scale = 60.0 if name == "scaled" else 1.0
-    assert run_with_clock(look, name, scale) == (name, scale, 120 / scale)
+    assert run_with_clock(look, name, 60.0) == (name, scale, 120 / scale), "only the scaled clock uses the scale"
 
 
 def test_virtual_stamps_begin_in_2030_and_follow_the_clock() -> None:
@@ -39,7 +39,7 @@ def test_virtual_stamps_begin_in_2030_and_follow_the_clock() -> None:
     assert time.gmtime(EPOCH)[:6] == (2030, 1, 1, 0, 0, 0)
 
 
-def test_a_scaled_clock_divides_durations_and_multiplies_back_what_passed() -> None:
+def test_a_scaled_clock_divides_durations_and_waits_and_multiplies_back_what_passed() -> None:
     async def waits(clock: Clock) -> tuple[float, float, float]:
         before = clock.now()
         await clock.sleep(60)
@@ -50,6 +50,11 @@ def test_a_scaled_clock_divides_durations_and_multiplies_back_what_passed() -> N
     assert waited == pytest.approx(0.1)
     assert elapsed >= 60
     assert 0.09 < passed < elapsed / 60, "stamps are the machine's own"
+    loop = HandLoop()
+    clock = ScaledClock(loop, 600)  # type: ignore[arg-type]
+    loop.runs_until(1000.1)
+    assert clock.elapsed() == pytest.approx(60), "exactly, where the time is set by hand"
+    clock.stop()
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan")])
@@ -111,6 +116,7 @@ def test_progress_is_flushed_at_once_where_time_passes_by_itself(name: ClockName
 
     async def main(clock: Clock) -> None:
         clock.flush_with(lambda: handed_on.append("all"))
+        assert handed_on == [], "there was no progress yet"
         clock.note_progress()
         assert handed_on == ["all"]
 
@@ -134,14 +140,15 @@ def test_lag_is_the_time_the_loop_was_blocked_and_is_returned_once() -> None:
     assert loop.due == float("inf")
 
 
-def test_a_real_loop_measures_what_blocked_it() -> None:
-    async def blocks(clock: Clock) -> float:
+def test_a_running_loop_measures_what_blocked_it() -> None:
+    async def blocks(clock: Clock) -> tuple[float, float]:
         await clock.sleep(6)
         time.sleep(0.3)  # noqa: ASYNC251  # a harness that is busy
         await clock.sleep(6)
-        return clock.take_lag()
+        return clock.take_lag(), clock.elapsed()
 
-    assert run_with_clock(blocks, "scaled", 100) >= 25
+    lag, elapsed = run_with_clock(blocks, "scaled", 100)
+    assert 25 <= lag < elapsed, "0.3 real seconds, less a beat; never more than what passed"
 
 
 @EVERY

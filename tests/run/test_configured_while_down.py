@@ -79,7 +79,9 @@ def test_what_a_node_reads_at_its_start_is_recorded_then_and_without_what_it_nev
 
 
 @pytest.mark.parametrize("error", [ConfigurationRefused, NodeError])
-def test_a_configuration_that_a_start_did_not_take_is_offered_again_at_the_next(tmp_path: Path, error: type[NodeError]):
+def test_parameters_that_a_start_did_not_take_are_offered_again_at_the_next_and_unknown_keys_are_not(
+    tmp_path: Path, error: type[NodeError]
+):
     async def steps() -> Supervised:
         it = Supervised(tmp_path)
         await it.supervisor.reconfigure({"A": 1}, {}, {"odd": True})
@@ -96,16 +98,22 @@ def test_a_configuration_that_a_start_did_not_take_is_offered_again_at_the_next(
     assert it.read == [({"A": 1}, {}, {"odd": True}), ({"A": 1}, {}, {})]
 
 
-def test_a_node_that_ended_on_its_own_is_down(tmp_path: Path):
+def test_a_node_that_ended_on_its_own_is_down_and_reads_the_configuration_at_its_next_start(tmp_path: Path):
     async def steps() -> Supervised:
         it = Supervised(tmp_path)
         await it.supervisor.start()
+        assert await it.supervisor.reconfigure({"A": 1}, {}, {}), "it runs, and reads it at once"
         it.supervisor.node.failure = "it exited"  # type: ignore[misc]
-        await it.supervisor.reconfigure({"A": 1}, {}, {})
+        assert not await it.supervisor.reconfigure({"A": 2}, {}, {})
+        assert (it.recorded, len(it.read)) == (["started", "ready", "reloaded", "exited"], 2)
+        assert not it.supervisor.is_running
+        it.supervisor.node.failure = None  # type: ignore[misc]
+        await it.supervisor.start()
         return it
 
     it = asyncio.run(steps())
-    assert (it.recorded, len(it.read)) == (["started", "ready", "exited"], 1)
+    assert it.recorded[4:] == [{"A": 2}, "started", "ready"]
+    assert it.read == [({}, {}, {}), ({"A": 1}, {}, {}), ({"A": 2}, {}, {})]
 
 
 SCENARIO = """\

@@ -56,7 +56,7 @@ def exits(ran: RecordedRun) -> list[str]:
 def test_a_node_on_a_full_disk_refuses_every_message_and_keeps_running(tmp_path: Path) -> None:
     ran, failed = run_cell(tmp_path, "no-room-is-no-loss", disk="loop")
     assert failed == set()
-    assert {reply for reply in replies(ran) if reply[0] == "m"} == {("m", 452, "4.3.1")}
+    assert replies(ran) == [("early", 250, "2.6.0"), *[("m", 452, "4.3.1")] * 3, ("late", 250, "2.6.0")]
     assert exits(ran) == []
 
 
@@ -78,29 +78,37 @@ def test_a_message_whose_sync_failed_is_not_acknowledged(tmp_path: Path) -> None
     codes = [code for message, code, _ in replies(ran) if message == "m"]
     assert codes
     assert 250 not in codes
+    assert replies(ran)[-1] == ("late", 250, "2.6.0"), "it was sent when syncs succeeded again"
     assert next(event.detail for event in ran.events if isinstance(event, FaultFired)).endswith("failed syncs")
 
 
-SLOW_TWICE = """
-id: slow-twice
-title: The disk of a server is made slow twice
+TROUBLED_TWICE = """
+id: troubled-twice
+title: The disk of a server has one trouble after another
 requirements: [RL-ACK-01]
 needs: [relay]
 topology: relay
 steps:
   - disk: {as: first, node: mta1, is: slow, lasting: 1s}
-  - disk: {as: second, node: mta1, is: slow, lasting: 2s}
+  - disk: {as: second, node: mta1, is: SECOND}
   - send: {as: m, to: victor@outside.test, via: mta1}
 """
 
 
-def test_a_trouble_that_a_disk_has_already_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "twice.scenario.yaml").write_text(SLOW_TWICE)
+@pytest.mark.parametrize(
+    ("second", "problem"),
+    [("slow, lasting: 2s", "the disk of mta1 is slow already, by 'first'"), ("full, at-write: 1", "")],
+)
+def test_a_trouble_that_a_disk_has_already_is_an_error_and_another_one_is_not(
+    tmp_path: Path, second: str, problem: str
+) -> None:
+    (tmp_path / "twice.scenario.yaml").write_text(TROUBLED_TWICE.replace("SECOND", second))
     (cell,) = read_scenarios(tmp_path / "twice.scenario.yaml", paths.fixtures())[0].cells()
     assignment = Assignment(find_candidate("exec:reference", Path()))
     runner = CellRunner(cell, assignment, Settings(clock="shifted", disk="layer"), tmp_path, IncrementalJudge())
     ran = run_without_loop(runner.run(OWN_LOOP))
-    assert ran.problem.endswith("the disk of mta1 is slow already, by 'first'")
+    assert ran.problem.endswith(problem)
+    assert (bool(ran.problem), ran.inapplicable) == (bool(problem), "")
 
 
 CELL_OF_DEFECT = {

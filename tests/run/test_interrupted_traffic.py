@@ -8,7 +8,7 @@ from conformance import paths
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE
 from conformance.execute import judge
-from conformance.history.events import Attempt, Closed, Connected, NodeEvent, Reply
+from conformance.history.events import Attempt, Closed, Connected, FaultFired, NodeEvent, Reply, StepEvent
 from conformance.judge.incremental import IncrementalJudge
 from conformance.run.cell import CellRunner, RecordedRun
 from conformance.run.cell_loop import OWN_LOOP, run_without_loop
@@ -93,9 +93,14 @@ def test_a_server_that_was_paused_and_ended_is_not_paused_after_its_start(
 def test_a_session_that_a_fault_plays_is_not_dialled_when_its_partition_heals(tmp_path: Path) -> None:
     ran = run_cell(tmp_path, MUTED)
     to_outside = [e for e in ran.events if isinstance(e, Connected) and (e.client, e.server) == ("mbx1", "outside")]
-    closed = {event.session for event in ran.events if isinstance(event, Closed)}
+    closed = {event.session: event.n for event in ran.events if isinstance(event, Closed)}
     assert len(to_outside) == 2, "the muted one, and the retry"
-    assert {event.session for event in to_outside} <= closed
+    muted, retried = (event.session for event in to_outside)
+    assert {event.session for event in ran.events if isinstance(event, FaultFired) and event.fault == "quiet"} == {
+        muted
+    }
+    healed = next(e.n for e in ran.events if isinstance(e, StepEvent) and (e.verb, e.phase) == ("heal", "ended"))
+    assert to_outside[0].n < healed < closed[muted] < to_outside[1].n < closed[retried]
 
 
 def test_a_try_after_the_idle_limit_does_not_read_the_goodbye_as_its_reply(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_directory_that_disappears_during_the_cleanup_is_ignored(
     assert own.is_dir()
 
 
-@pytest.mark.parametrize("taken", ["open to others", "link", "file", "of another user"])
+@pytest.mark.parametrize("taken", ["open to others", "open to its group", "link", "file", "of another user"])
 def test_an_unsafe_home_directory_is_not_used(taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / f"conformance-{os.getuid()}"
     if taken == "link":
@@ -90,7 +90,7 @@ def test_an_unsafe_home_directory_is_not_used(taken: str, tmp_path: Path, monkey
         home.touch()
     else:
         home.mkdir()
-        home.chmod(0o777 if taken == "open to others" else 0o700)
+        home.chmod({"open to others": 0o701, "open to its group": 0o710}.get(taken, 0o700))
     if taken == "of another user":
         if os.getuid() != 0:
             pytest.skip("only root can give a directory away")

@@ -95,7 +95,8 @@ def test_a_server_that_refuses_for_now_without_room_passes(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", REFUSES_FOR_GOOD)
 def test_a_server_that_refuses_for_good_without_room_fails(tmp_path: Path, name: str) -> None:
-    found = verdicts(tmp_path, server(REFUSES_FOR_GOOD[name]), cell_of(NO_ROOM), "layer", "fail")
+    events, found = ran_and_judged(tmp_path, server(REFUSES_FOR_GOOD[name]), cell_of(NO_ROOM), "layer", "fail")
+    assert {event.code for event in events if isinstance(event, Attempt)} == {250, 550}, "it met the full disk"
     assert failed(found) == {"RL-ACK-06"}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
+from conformance.scenarios import cells, matrix
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.loader import check_corpus, read_scenarios
 from conformance.scenarios.values import parse_size
@@ -76,8 +77,11 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 def test_a_document_of_too_many_values_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
-    file.write_text(f"tags: [{'a,' * MAX_NODES}]\n")
-    assert f"more than {MAX_NODES} values in one document" in problems_of(file)
+    too_many = f"more than {MAX_NODES} values in one document"
+    file.write_text(f"tags: [{'a,' * (MAX_NODES - 2)}]\n")  # the document, the list, and its items
+    assert too_many not in problems_of(file)
+    file.write_text(f"tags: [{'a,' * (MAX_NODES - 1)}]\n")
+    assert too_many in problems_of(file)
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "directory", "loop", "missing"])
@@ -91,7 +95,8 @@ def test_what_is_not_a_regular_file_is_not_read(kind: str, tmp_path: Path) -> No
         file.symlink_to("/dev/zero" if kind == "device" else file)
     (scenario,) = read_scenarios(file, paths.fixtures())
     (problem,) = scenario.problems
-    assert problem.message.startswith("cannot be read: ")
+    why = {"loop": "Too many levels of symbolic links", "missing": "No such file or directory"}
+    assert problem.message == f"cannot be read: {why.get(kind, 'not a regular file')}"
 
 
 @pytest.mark.parametrize(
@@ -125,16 +130,36 @@ def test_a_size_of_more_than_a_gigabyte_is_refused() -> None:
             parse_size(size)
 
 
-def test_a_matrix_whose_cells_have_too_many_steps_is_refused(tmp_path: Path) -> None:
+MATRIX = "id: x\ntitle: a title of enough words\nrequirements: [RL-ACK-01]\ntopology: relay\naxes: {{a: [{axis}]}}\n"
+SEND = '{send: {as: m, to: bob@corp.test, via: mta1, count: "${a}"}}'
+
+
+@pytest.mark.parametrize(("count", "limit", "refused"), [(5000, 0, True), (9, 2168, True), (9, 2169, False)])
+def test_a_matrix_whose_cells_have_too_many_steps_is_refused(
+    count: int, limit: int, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if limit:  # a million values take a minute to read
+        monkeypatch.setattr(cells, "MAX_VALUES", limit)
     file = tmp_path / "x.scenario.yaml"
-    send = '{send: {as: m, to: bob@corp.test, via: mta1, count: "${a}"}}'
-    axis = ",".join(str(value) for value in range(1, 5001))
-    head = "id: x\ntitle: a title of enough words\nrequirements: [RL-ACK-01]\ntopology: relay\n"
-    file.write_text(f"{head}axes: {{a: [{axis}]}}\nsteps: [{','.join([send] * 40)}]\n")
-    assert "5000 cells with steps of 241 values each; all cells together have at most 1000000" in problems_of(file)
-    rules = ",".join(f"{{a: {value}}}" for value in range(1, 2000))
-    file.write_text(f"{head}axes: {{a: [{axis}]}}\nexclude: [{rules}]\nsteps: [{send}]\n")
-    assert "1999 rules; `exclude` has at most 1000" in problems_of(file)
+    axis = ",".join(map(str, range(1, count + 1)))
+    file.write_text(f"{MATRIX.format(axis=axis)}steps: [{','.join([SEND] * 40)}]\n")
+    said = f"{count} cells with steps of 241 values each; all cells together have at most {limit or 1000000}"
+    assert (said in problems_of(file)) is refused
+
+
+@pytest.mark.parametrize(("rules", "limit", "refused"), [(1999, 0, True), (21, 20, True), (20, 20, False)])
+def test_a_matrix_with_too_many_exclusions_is_refused(
+    rules: int, limit: int, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if limit:
+        monkeypatch.setattr(matrix, "MAX_RULES", limit)
+    file = tmp_path / "x.scenario.yaml"
+    head = MATRIX.format(axis=",".join(map(str, range(1, rules + 2))))
+    excluded = ",".join(f"{{a: {value}}}" for value in range(1, rules + 1))
+    file.write_text(f"{head}exclude: [{excluded}]\nsteps: [{SEND}]\n")
+    problems = problems_of(file)
+    assert (f"{rules} rules; `exclude` has at most {limit or 1000}" in problems) is refused
+    assert bool(problems) is refused
 
 
 def test_an_id_that_is_used_twice_in_the_corpus_is_reported(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from conformance.scenarios.document import Cell, FaultGrid
 from conformance.scenarios.errors import Mark
-from conformance.scenarios.fault_grid import GridFault, GridSize, faults_of, points_with_faults
+from conformance.scenarios.fault_grid import GridFault, GridSize, faults_of, places_of, points_with_faults
 from conformance.scenarios.matrix import Point
 from conformance.scenarios.steps.breaking import Fault
 from conformance.scenarios.yaml_nodes import Node
@@ -27,12 +27,14 @@ def armed(cell: Cell) -> Fault | None:
     return action if isinstance(action, Fault) else None
 
 
-@pytest.mark.parametrize("places", [(), ("request-shadow", "XQDISCARD")])
+@pytest.mark.parametrize("places", [(), ("request-shadow", "XQDISCARD"), ("LHLO", "RSET", "dot")])
 def test_every_fault_of_a_grid_is_valid_on_a_link(places: tuple[str, ...]) -> None:
     grid = GRID.model_copy(update={"places": places})
+    assert not places or set(places_of(grid)) == set(places)
     faults = faults_of(grid)
     assert faults
     assert len({fault.name for fault in faults}) == len(faults)
+    assert {fault.place for fault in faults} == set(places_of(grid)), "each place has one"
     for fault in faults:
         action = fault.step(grid, 1).action
         check_fault(action)

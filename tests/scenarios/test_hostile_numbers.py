@@ -26,10 +26,12 @@ def problems_of_steps(folder: Path, *steps: str) -> list[str]:
     ("steps", "said"),
     [
         (("send: {as: m, to: bob@outside.test, via: mta1, size: 999999MB}",), "6:58: '999999MB' is too large"),
+        (("send: {as: m, to: bob@outside.test, via: mta1, size: 1025MB}",), "6:58: '1025MB' is too large"),
         (
             ("send: {as: m, to: bob@outside.test, via: mta1, whole: 1125899906842624}",),
             "6:59: 1125899906842624 is too large",
         ),
+        (("send: {as: m, to: bob@outside.test, via: mta1, whole: 1073741825}",), "6:59: 1073741825 is too large"),
         (
             ("send: {as: m, to: bob@outside.test, via: mta1, size: 1MB, count: 1025}",),
             "6:11: `count` messages of this size are more than 1024 MB together",
@@ -39,8 +41,17 @@ def problems_of_steps(folder: Path, *steps: str) -> list[str]:
             "6:59: expected a number of at most 10000, not 1000000",
         ),
         (
+            ("send: {as: m, to: bob@outside.test, via: mta1, count: 10001}",),
+            "6:59: expected a number of at most 10000, not 10001",
+        ),
+        (("advance: 3651d",), "6:14: '3651d' is too long"),
+        (
             ("send: {as: m, to: bob@outside.test, via: mta1}", "expect: {delivered: {of: m, copies: 999999999999}}"),
             "7:41: expected a number of at most 1000000, not 999999999999",
+        ),
+        (
+            ("send: {as: m, to: bob@outside.test, via: mta1}", "expect: {delivered: {of: m, copies: {max: 1000001}}}"),
+            "7:47: expected a number of at most 1000000, not 1000001",
         ),
         (
             ("send: {as: m, to: bob@outside.test, via: mta1}", "expect: {delivered: {of: m, copies: {min: 10000000}}}"),

@@ -16,8 +16,10 @@ def test_the_generated_reference_is_up_to_date() -> None:
     assert PAGE.read_text("utf-8") == page(), "write it anew: python -m tests.scenarios.manual"
 
 
-def test_the_page_has_examples() -> None:
-    assert EXAMPLES
+def test_the_page_has_examples_and_each_block_with_an_id_is_one() -> None:
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert EXAMPLES == [block for block in blocks if re.search("^id:", block, re.MULTILINE)]
+    assert len(EXAMPLES) > 1
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[0])

@@ -272,5 +272,5 @@ def test_an_axis_can_say_how_configurations_write_the_names_of_servers(tmp_path:
 
 
 def test_how_names_of_servers_are_written_is_one_of_two_words(tmp_path: Path) -> None:
-    text = HEAD + "axes: {names: [same, lower]}\n" + NAMES + "steps:\n" + SEND
+    text = HEAD + "axes: {names: [same, upper, lower]}\n" + NAMES + "steps:\n" + SEND
     assert [problem.message for problem in problems(tmp_path, text)] == ["`server-names` is same or upper, not 'lower'"]

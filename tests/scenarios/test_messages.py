@@ -52,7 +52,7 @@ def test_every_template_gives_the_same_octets_twice(name: str) -> None:
     assert build_message("m", **USUAL | {"message": name}) == build_message("m", **USUAL | {"message": name})
 
 
-def test_messages_of_different_inputs_differ_in_message_id_and_body() -> None:
+def test_messages_of_another_name_number_seed_or_scenario_differ_in_message_id_and_body() -> None:
     changes: list[dict[str, Any]] = [{}, {"sequence": 2}, {"seed": 8}, {"scenario": "another"}]
     contents = [build_message("m", **USUAL | change) for change in changes] + [build_message("n", **USUAL)]
     assert len({message_from_bytes(content)["Message-ID"] for content in contents}) == len(contents)
@@ -155,8 +155,11 @@ def test_a_body_is_padded_to_the_octet(more: int) -> None:
 
 
 def test_a_size_below_the_bodys_own_is_refused() -> None:
-    with pytest.raises(ValueError, match="cannot be padded to 5"):
-        build_message("m", **USUAL, size=5)
+    own = len(body_of(build_message("m", **USUAL)))
+    assert build_message("m", **USUAL, size=own) == build_message("m", **USUAL)
+    for size in (own - 1, 5):
+        with pytest.raises(ValueError, match=f"a body of {own} octets cannot be padded to {size}"):
+            build_message("m", **USUAL, size=size)
 
 
 def test_an_invalid_template_is_refused_with_its_place(tmp_path: Path) -> None:

@@ -8,7 +8,15 @@ from conformance import paths
 from conformance.scenarios.expectations import EXPECTATIONS, Expectation, expectation
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.name_checks import names_of_topology
-from conformance.scenarios.name_types import DefinesName, Message, Servers, Text, defined_name, referenced_names
+from conformance.scenarios.name_types import (
+    DefinesName,
+    Message,
+    Servers,
+    Text,
+    defined_name,
+    referenced_names,
+    require_name_types,
+)
 from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import Label, OneOrMore
@@ -30,6 +38,8 @@ def test_a_text_field_without_a_kind_of_name_is_refused() -> None:
 
     assert "bare" not in EXPECTATIONS
     assert "unnamed" not in ACTIONS
+    for named in (Inner, Outer):  # each text has a kind of name
+        require_name_types(named)
 
 
 class Inner(Expectation):

@@ -73,7 +73,7 @@ def test_each_candidate_has_its_own_bounds(scenario: Scenario) -> None:
     assert (hasty.id, hasty.sha256) == (reference.id, reference.sha256), "it is the same cell of the same suite"
 
 
-def test_timers_without_warning_times_expect_no_warning() -> None:
+def test_timers_without_warning_times_have_the_placeholder_of_no_warning() -> None:
     assert (HASTY.placeholder_values["own-warnings"], HASTY.placeholder_values["own-warned-by"]) == (
         0,
         own_timers.NEVER_WARNED,
@@ -99,7 +99,8 @@ def test_contradictory_timers_are_refused(wrong: dict[str, str], why: str) -> No
 def test_candidates_with_different_timers_have_none_in_common() -> None:
     mine = REFERENCE.model_copy(update={"name": "mine", "own_timers": HASTY})
     assert Assignment(REFERENCE, {"mbx1": mine}).own_timers(["mbx1", "mbx2"]) is None
-    assert Assignment(REFERENCE, {"mbx1": REFERENCE}).own_timers(["mbx1", "mbx2"]) == REFERENCE.own_timers
+    alike = REFERENCE.model_copy(update={"name": "alike"})
+    assert Assignment(REFERENCE, {"mbx1": alike}).own_timers(["mbx1", "mbx2"]) == REFERENCE.own_timers != HASTY
 
 
 def test_a_default_candidate_without_a_server_does_not_count() -> None:

@@ -60,7 +60,9 @@ def test_two_dags_share_a_site_and_no_boundary() -> None:
 
 
 def test_the_usual_recipients_have_a_mailbox_or_a_route() -> None:
-    for name in fixture_names(FOLDER):
+    names = fixture_names(FOLDER)
+    assert names
+    for name in names:
         topology = topology_of(name)
         addresses = {mailbox.address for mailbox in topology.mailboxes}
         domains = {route.domain for route in topology.routes}

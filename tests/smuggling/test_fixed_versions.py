@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from conformance.cli import main
+from conformance.history.events import Talked
+from conformance.results.reader import read_run
+from conformance.verdicts import Outcome
 from tests.smuggling.test_matrix import passages
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]  # the servers are downloaded
@@ -34,13 +37,25 @@ def test_a_message_ends_early_at_the_unfixed_server_only(unfixed: str, tmp_path:
         assert split == (variants if relay == unfixed else set())
 
 
-@pytest.mark.parametrize(("server", "outcome"), [("aiosmtpd-1.4.4", "2 failed"), ("aiosmtpd", "2 pass")])
+@pytest.mark.parametrize(
+    ("server", "outcome", "answered"),
+    [
+        ("aiosmtpd-1.4.4", Outcome.FAIL, {"NOOP": 250, "MAIL": 503}),
+        ("aiosmtpd", Outcome.PASS, {"NOOP": 221, "MAIL": 221}),
+    ],
+)
 def test_plaintext_behind_starttls_is_run_by_the_unfixed_server_only(
-    server: str, outcome: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    server: str, outcome: Outcome, answered: dict[str, int], tmp_path: Path
 ) -> None:
-    """CVE-2024-34083, fixed in 1.4.6."""
+    """CVE-2024-34083, fixed in 1.4.6. `answered`: what is behind STARTTLS -> the first reply within TLS."""
     scenario = "scenarios/relay/tls.scenario.yaml::plaintext-behind-starttls-is-dropped"
     with pytest.raises(SystemExit) as left:
         main(["run", scenario, "--candidate", server, "--run-dir", str(tmp_path / "run")])
-    assert (left.value.code == 0) is outcome.endswith("pass")
-    assert outcome in capfd.readouterr().out
+    assert (left.value.code == 0) is (outcome is Outcome.PASS)
+    cells = {cell.header.axes["behind"]: cell for cell in read_run(tmp_path / "run").cells()}
+    assert {behind: cell.footer and cell.footer.outcome for behind, cell in cells.items()} == dict.fromkeys(
+        answered, outcome
+    )
+    for behind, code in answered.items():
+        (talked,) = [event for event in cells[behind].events if isinstance(event, Talked)]
+        assert [one.code for one in talked.exchanges[-2:]] == [220, code], "to STARTTLS, and within TLS"

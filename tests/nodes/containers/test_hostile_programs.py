@@ -36,7 +36,7 @@ def describe(directory: Path, name: str, image: str) -> str:
     return f"{word}.yaml"
 
 
-def test_hostile_programs_in_containers_harm_neither_the_run_nor_each_other(tmp_path: Path, base: str):
+def test_hostile_programs_in_containers_harm_neither_the_run_nor_a_program_that_does_nothing(tmp_path: Path, base: str):
     (tmp_path / "stopped.scenario.yaml").write_text(STOPPED, "utf-8")
     words = [word for name in TRIED for word in ("--candidate", describe(tmp_path, name, base))]
     ran = conformance_command(

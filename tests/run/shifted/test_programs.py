@@ -61,6 +61,7 @@ def test_a_statically_linked_program_is_refused(tmp_path: Path) -> None:
     program = compile_program(tmp_path, "waits", "-static", "-pthread")
     with pytest.raises(CannotShift, match=r"waits is linked statically: it reads the clock around the shim"):
         check_program(str(program))
+    check_program(str(compile_program(tmp_path, "waits", "-pthread")))
 
 
 def test_a_script_that_executes_a_static_program_is_refused_once_it_runs(tmp_path: Path) -> None:
@@ -104,16 +105,22 @@ def test_a_program_that_falls_asleep_between_the_looks_at_it_is_not_refused(
 def test_a_go_program_is_refused(tmp_path: Path) -> None:
     """Go's own mark of what it builds, in a program that is linked dynamically."""
     source = tmp_path / "go.c"
-    source.write_text('const char mark[] = "\\xff Go buildinf:"; int main(void) { return mark[0] == 0; }\n')
-    subprocess.run(["cc", "-o", tmp_path / "go", source], check=True)
+
+    def compiled(mark: str) -> str:
+        source.write_text(f'const char mark[] = "{mark}"; int main(void) {{ return mark[0] == 0; }}\n')
+        subprocess.run(["cc", "-o", tmp_path / "go", source], check=True)
+        return str(tmp_path / "go")
+
     with pytest.raises(CannotShift, match="is a Go program"):
-        check_program(str(tmp_path / "go"))
+        check_program(compiled(r"\xff Go buildinf:"))
+    check_program(compiled("Go buildinf:"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a program to somebody else")
 def test_a_setuid_program_is_refused(tmp_path: Path) -> None:
     program = compile_program(tmp_path, "waits", "-pthread")
     os.chown(program, 65534, 65534)
+    check_program(str(program))
     program.chmod(0o4755)
     with pytest.raises(CannotShift, match="is setuid: the loader drops what would move its clock"):
         check_program(str(program))

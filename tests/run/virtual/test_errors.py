@@ -1,7 +1,9 @@
 """When virtual time cannot go on, an error names the waiting tasks at once, and tasks can clean up."""
 
 import asyncio
+import itertools
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,7 +22,7 @@ async def waits(clock: Clock) -> None:
     await asyncio.Event().wait()
 
 
-def test_a_deadlock_names_each_waiting_task_and_its_place() -> None:
+def test_a_deadlock_names_the_waiting_tasks_and_their_places() -> None:
     async def main(clock: Clock) -> None:
         helper = asyncio.create_task(waits(clock), name="the heartbeat")
         await helper
@@ -32,6 +34,19 @@ def test_a_deadlock_names_each_waiting_task_and_its_place() -> None:
     assert re.search(r"\n  the heartbeat in waits \(test_errors\.py:\d+\) > Event\.wait\n", said)
     assert re.search(r"\n  Task-\d+ in .*\.main \(test_errors\.py:\d+\)\n", said)
     assert said.endswith("\n  no timer")
+
+
+@pytest.mark.parametrize(("helpers", "rest"), [(11, []), (12, ["  and 1 more"]), (20, ["  and 9 more"])])
+def test_a_deadlock_names_twelve_tasks_and_counts_the_rest(helpers: int, rest: list[str]) -> None:
+    async def main(clock: Clock) -> None:
+        await asyncio.gather(*(asyncio.create_task(waits(clock), name=f"h{number:02}") for number in range(helpers)))
+
+    with pytest.raises(Deadlock) as caught:
+        run_with_clock(main, "virtual")
+    said = str(caught.value).splitlines()[1:-1]
+    assert said[12:] == rest
+    assert [line.split()[0] for line in said[:11]] == [f"h{number:02}" for number in range(11)]
+    assert said[11].split()[0].startswith("h11" if helpers > 11 else "Task-")
 
 
 def test_an_infinite_timer_does_not_prevent_a_deadlock() -> None:
@@ -78,12 +93,16 @@ def test_jumps_without_progress_are_a_runaway() -> None:
 
 
 def test_a_loop_that_spins_at_one_moment_is_a_runaway() -> None:
-    async def spins() -> None:
-        while True:
-            await asyncio.sleep(0)
+    async def spins(count: float, every: float = 0) -> None:
+        turned = 0
+        while turned < count:
+            turned += 1
+            await asyncio.sleep(every)
 
+    run_on(VirtualClockEventLoop(max_turns=1000), spins(900))
+    run_on(VirtualClockEventLoop(max_turns=1000), spins(5000, every=0.001))
     with pytest.raises(Runaway, match="1000 turns of the loop without a jump, and no progress") as caught:
-        run_on(VirtualClockEventLoop(max_turns=1000), spins())
+        run_on(VirtualClockEventLoop(max_turns=1000), spins(float("inf")))
     assert "spins" in str(caught.value)
 
 
@@ -102,10 +121,12 @@ def test_endless_progress_at_one_moment_is_a_runaway() -> None:
     assert "happens" in str(caught.value)
 
 
-def test_octets_that_the_kernel_never_delivers_are_a_stall() -> None:
-    """The kernel cannot be made to lose octets on purpose: a tracker that always finds something in flight stands in for it."""
+def test_what_the_tracker_finds_in_flight_for_longer_than_the_limit_is_a_stall() -> None:
+    """The kernel cannot be made to lose octets on purpose: a tracker that finds something in flight stands in for it."""
 
-    async def exchange(clock: Clock) -> None:
+    pending = "8 octets of 127.0.0.1:1 -> 127.0.0.1:2"
+
+    async def exchange(clock: Clock, found: Iterator[str]) -> float:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualClockEventLoop)
         server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
@@ -113,7 +134,7 @@ def test_octets_that_the_kernel_never_delivers_are_a_stall() -> None:
         await clock.sleep(1)
         loop.kernel_timeout = 0.01
         loop.tracker.predict_readable = lambda: None  # type: ignore[method-assign]
-        loop.tracker.find_pending = lambda nothing_readable: "8 octets of 127.0.0.1:1 -> 127.0.0.1:2"  # type: ignore[method-assign]
+        loop.tracker.find_pending = lambda nothing_readable: next(found, "")  # type: ignore[method-assign]
         writer.write(b"250 OK\r\n")
         try:
             await clock.sleep(60)
@@ -122,12 +143,16 @@ def test_octets_that_the_kernel_never_delivers_are_a_stall() -> None:
             for each in (writer, *writers):
                 each.close()
             server.close()
+        return clock.elapsed()
 
     writers: list[asyncio.StreamWriter] = []
+    found = itertools.repeat(pending, 10)
+    assert run_with_clock(lambda clock: exchange(clock, found), "virtual") == 61, "it was delivered in time"
+    assert list(found) == [], "the loop has waited for it"
     with pytest.raises(
         Stall, match=r"after 0\.0 real seconds the kernel has not delivered 8 octets of 127\.0\.0\.1:1 -> "
     ) as caught:
-        run_with_clock(exchange, "virtual")
+        run_with_clock(lambda clock: exchange(clock, itertools.repeat(pending)), "virtual")
     assert "next timer in 60 s" in str(caught.value)
 
 

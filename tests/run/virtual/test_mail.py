@@ -66,7 +66,7 @@ def plain_client(port: int) -> aiosmtplib.SMTP:
     return aiosmtplib.SMTP(hostname="127.0.0.1", port=port, local_hostname="one.test", start_tls=False)
 
 
-def test_two_days_of_mail_take_no_time_beyond_the_waits_and_meet_no_default_timeout() -> None:
+def test_two_days_of_mail_take_no_time_beyond_the_waits() -> None:
     taken = run_with_clock(lambda clock: send_every_two_hours(clock, plain_server, plain_client, 24), "virtual")
     assert [at for at, *_ in taken] == [7230.0 * (n + 1) for n in range(24)]
 

@@ -149,25 +149,34 @@ def test_a_subprocess_that_cannot_be_started_does_not_hold_time() -> None:
     assert run_with_clock(main, "virtual") == 3600
 
 
-def test_operations_that_cannot_be_tracked_are_refused() -> None:
+def test_datagrams_and_every_operation_on_raw_sockets_but_connecting_are_refused() -> None:
     async def main(clock: Clock) -> None:
         loop = virtual_loop()
         near, far = socket.socketpair()
         with near, far:
             near.setblocking(False)
-            for refused in (
-                loop.sock_recv(near, 1),
-                loop.sock_recv_into(near, bytearray(1)),
-                loop.sock_recvfrom(near, 1),
-                loop.sock_recvfrom_into(near, bytearray(1)),
-                loop.sock_sendall(near, b"x"),
-                loop.sock_sendto(near, b"x", "there"),
-                loop.sock_accept(near),
-                loop.sock_sendfile(near, None),
-                loop.create_datagram_endpoint(asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0)),
-            ):
+            refused: dict[str, tuple[Any, ...]] = {
+                "sock_recv": (near, 1),
+                "sock_recv_into": (near, bytearray(1)),
+                "sock_recvfrom": (near, 1),
+                "sock_recvfrom_into": (near, bytearray(1)),
+                "sock_sendall": (near, b"x"),
+                "sock_sendto": (near, b"x", "there"),
+                "sock_accept": (near,),
+                "sock_sendfile": (near, None),
+                "create_datagram_endpoint": (asyncio.DatagramProtocol, ("127.0.0.1", 0)),
+            }
+            raw = {name for name in dir(asyncio.AbstractEventLoop) if name.startswith("sock_")}
+            assert refused.keys() == raw - {"sock_connect"} | {"create_datagram_endpoint"}
+            for name, arguments in refused.items():
                 with pytest.raises(NotImplementedError, match="stream transports only"):
-                    await refused
+                    await getattr(loop, name)(*arguments)
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+        with socket.socket() as connecting:
+            connecting.setblocking(False)
+            await loop.sock_connect(connecting, server.sockets[0].getsockname())
+            assert connecting.getpeername() == server.sockets[0].getsockname()
+        server.close()
 
     run_with_clock(main, "virtual")
 
