@@ -15,7 +15,7 @@ import pytest
 
 from conformance.clocks import CLOCKS
 from conformance.report import allure_content
-from conformance.results.layout import RUN_FILE
+from conformance.results.layout import RUN_FILE, cell_files
 from conformance.results.writer import finish_run
 from conformance.shortage import describe_harness_error, shortage_of
 from conformance.suite.collect import (
@@ -46,6 +46,9 @@ from conformance.suite.run_directory import (
 from conformance.verdicts.outcome import OUTCOME_DISPLAY
 
 STARTED = pytest.StashKey[float]()
+
+MANY_CELLS = 2000
+"""Cells of a run above which the end of the run says that it writes the tables: that takes some 5 ms for each of them."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -200,6 +203,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     directory = config.stash.get(DIRECTORY, None)
     interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
+    if (
+        directory is not None
+        and not is_worker(config)
+        and (cells := sum(1 for _ in cell_files(directory))) > MANY_CELLS
+    ):
+        if (terminal := config.pluginmanager.get_plugin("terminalreporter")) is not None:
+            terminal.ensure_newline()
+            terminal.write_line(f"writing the tables of {cells:,} cells")
     try:
         if (run := config.stash.get(RUN, None)) is not None:
             run.finish(interrupted=interrupted)

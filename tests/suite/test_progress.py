@@ -167,3 +167,14 @@ def test_output_to_a_pipe_has_no_status_line_and_no_escapes(tmp_path: Path) -> N
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "waiting" not in ran.stdout
     assert "\x1b" not in ran.stdout + ran.stderr
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("limit", "expected"), [(1, ["writing the tables of 2 cells"]), (2, [])])
+def test_a_run_of_many_cells_says_that_it_writes_its_tables(limit: int, expected: list[str], tmp_path: Path) -> None:
+    patched = f"from conformance import cli, plugin; plugin.MANY_CELLS = {limit}; cli.main({[*WORDS, '--run-dir', str(tmp_path)]})"
+    ran = subprocess.run(
+        [sys.executable, "-c", patched], cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1, ran.stdout
+    assert [line for line in ran.stdout.splitlines() if "the tables" in line] == expected
