@@ -117,7 +117,7 @@ def silent_master() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("command", ["aggregate", "run"])
-def test_an_unreachable_master_is_reported_before_anything_is_deleted(
+def test_an_unreachable_master_is_reported_before_a_run_is_deleted_or_a_table_is_written(
     command: str, silent_master: str, folder: Path
 ) -> None:
     words = {
@@ -129,6 +129,7 @@ def test_an_unreachable_master_is_reported_before_anything_is_deleted(
     assert ran.returncode == 2
     assert f"{silent_master} cannot be reached: " in ran.stderr
     assert sorted((folder / "reports").rglob("*")) == before, "nothing was deleted"
+    assert not (folder / "nothing" / "tables").exists()
     assert folder / "reports" / "local" / "run.json" in before
 
 

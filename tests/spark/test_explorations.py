@@ -51,7 +51,8 @@ def test_an_exploration_that_cannot_be_read_is_reported_and_one_of_a_later_versi
     (bad / "exploration.json").write_text("{", "utf-8")
     found = read_explorations([bad, good])
     assert list(found.explorations) == ["good"]
-    assert "bad/exploration.json" in found.unreadable[0]
+    (line,) = found.unreadable
+    assert "bad/exploration.json" in line
     make_exploration(tmp_path / "later", header().model_copy(update={"schema_number": 2}))
     with pytest.raises(SchemaTooNew):
         read_explorations([tmp_path / "later"])

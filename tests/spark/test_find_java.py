@@ -33,6 +33,7 @@ def test_a_java_without_the_vector_module_gets_a_launcher(tmp_path: Path, monkey
     monkeypatch.setattr("conformance.spark.find_java._bundled_java", lambda: None)
     fake_java(tmp_path / "my own", 25, "java.base@25")
     home = find_java_home({"PATH": str(tmp_path / "my own" / "bin")}, tmp_path / "cache")
+    assert home.is_relative_to(tmp_path / "cache")
     words = ["--add-modules=jdk.incubator.vector", "-cp", "a b", "--add-opens=java.base/java.nio=ALL-UNNAMED", "$HOME"]
     done = subprocess.run([home / "bin" / "java", "-x", *words], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["-x", *words[1:]]

@@ -105,6 +105,8 @@ def test_a_flipped_bit_in_a_table_is_found_by_its_hash(run: Path):
     manifest = read_current_manifest(run)
     assert manifest is not None
     assert set(manifest.tables) == {"cells", "verdicts", "events"}
+    (whole,) = read_headers([run]).runs.values()
+    assert (whole.parquet, whole.damage) == (True, ())
     table = run / "parquet" / "events.parquet"
     octets = bytearray(table.read_bytes())
     octets[len(octets) // 3] ^= 1
@@ -116,6 +118,8 @@ def test_a_flipped_bit_in_a_table_is_found_by_its_hash(run: Path):
 
 @pytest.mark.parametrize("what", ["fifo", "directory", "device", "socket"])
 def test_a_table_that_is_not_a_regular_file_is_not_read(run: Path, what: str, monkeypatch: pytest.MonkeyPatch):
+    (whole,) = read_headers([run]).runs.values()
+    assert (whole.parquet, whole.damage) == (True, ())
     table = run / "parquet" / "events.parquet"
     table.unlink()
     if what == "fifo":

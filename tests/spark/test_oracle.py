@@ -27,14 +27,15 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
     return {name: table.to_pylist() for name, table in tables_of([run], 1).items()}
 
 
-def test_a_violation_during_a_shortage_is_undecided(tmp_path: Path) -> None:
+@pytest.mark.parametrize("starved", [True, False])
+def test_a_violation_is_undecided_only_during_a_shortage(starved: bool, tmp_path: Path) -> None:
     names = [name for name in DEFECTS if name != "no-duplicate-without-cause"]  # which a server that stopped excuses
-    run = make_run(tmp_path / "run", [MadeCell(name, name, messages=1, starved=True) for name in names])
+    run = make_run(tmp_path / "run", [MadeCell(name, name, messages=1, starved=starved) for name in names])
     write_parquet(run)
     rows = {row["check"]: row for row in tables_of([run], 1)["rechecks"].to_pylist()}
     for name in names:
         row = rows[f"invariant.{name}"]
-        assert (row["failed"], row["undecided"]) == (0, 1), name
+        assert (row["failed"], row["undecided"]) == ((0, 1) if starved else (1, 0)), name
         assert row["violations"] >= 1
 
 
@@ -56,6 +57,9 @@ def test_what_both_oracles_decide_is_the_same_in_every_miniature_of_a_whole_hist
 def test_a_message_is_listed_as_lost_although_its_delay_was_reported(tables: dict[str, list[dict[str, Any]]]) -> None:
     titles = {row["nodeid"].partition("::")[2] for row in tables["losses"]}
     assert "invariant.nothing-acknowledged-is-lost::bad: the report says only that it is late" in titles
+    failed = "invariant.nothing-acknowledged-is-lost::good: its sender was told that it failed"
+    assert failed in {f"{one.check}::{one.kind}: {one.title}" for one in miniatures() if one.setting.complete}
+    assert failed not in titles
 
 
 def test_of_each_invariant_the_second_oracle_finds_at_least_half_as_many_violations_as_are_recorded(

@@ -44,3 +44,4 @@ def test_what_is_no_run_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[
     with open_session("local[1]"):
         assert site(tmp_path, "--out", tmp_path / "site") == 2
     assert "is not a run directory" in capfd.readouterr().err
+    assert not (tmp_path / "site" / "index.html").exists()

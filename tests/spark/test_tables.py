@@ -62,6 +62,7 @@ def test_no_field_is_a_formula_with_comma_semicolon_bar_or_tab_as_delimiter(tmp_
     assert [row["text"] for row in rows] == texts
     content = (tmp_path / "t.csv").read_text("utf-8")
     read = [row[0] for row in csv.reader(io.StringIO(content, newline=""))][1:]
+    assert len(read) == len(texts)
     assert read[len(EVIL) :] == texts[len(EVIL) :]
     start = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
     assert not [text for text in read if text.startswith(start)]

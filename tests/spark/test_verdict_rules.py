@@ -110,8 +110,11 @@ def test_spark_finds_the_same_causes(session: SparkSession) -> None:
     (change,) = ask(session, rows, history.CHANGES.query)
     several = change_causes(type("Header", (), before), type("Header", (), SETTINGS | others))
     assert change["cause"] == "+".join(several) == "candidate+environment+settings"
-    (change,) = ask(session, [row(1, "n", CellState.PASS), row(2, "n", CellState.FAIL)], history.CHANGES.query)
+    rows = [row(1, "n", CellState.PASS), row(2, "n", CellState.FAIL)]
+    (change,) = ask(session, rows, history.CHANGES.query)
     assert change["cause"] == "unexplained"
+    assert change_causes(type("Header", (), before), type("Header", (), before)) == ()
+    assert [line["nodeid"] for line in ask(session, rows, history.FLAKY.query)] == ["n"]
 
 
 def test_spark_finds_the_same_flaky_cells(session: SparkSession) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.results.reader import read_run
 from tests.suite.helpers import ROOT, conformance_command
 
 pytestmark = pytest.mark.integration
@@ -21,6 +22,8 @@ def test_every_cell_has_a_result_in_the_run_directory(tmp_path: Path, more: list
     results = [json.loads(path.read_text("utf-8")) for path in (tmp_path / "run/allure-results").glob("*-result.json")]
     cells = list((tmp_path / "run/cells").glob("*.jsonl*"))
     assert len(results) == len(cells) > 1
+    named = {"::".join([one["titlePath"][-1], one["fullName"].partition("#")[2]]) for one in results}
+    assert named == {cell.header.nodeid.partition("::")[2] for cell in read_run(tmp_path / "run").cells()}
     assert Counter(one["status"] for one in results) == {"passed": len(cells)}
     assert len({one["historyId"] for one in results}) == len(cells), "each cell has a history of its own"
 

@@ -39,14 +39,21 @@ def _arguments(pytester: pytest.Pytester, *more: str) -> list[str]:
 
 @pytest.mark.long
 def test_node_ids_name_scenario_candidate_and_axes(pytester: pytest.Pytester) -> None:
-    result = pytester.runpytest_subprocess(*_arguments(pytester, "--collect-only", "-q"))
-    result.stdout.fnmatch_lines(["*submitted-mail-is-shadowed-too::candidate=reference,messages=10"])
+    several = str(paths.corpus() / "timeouts" / "shadow-stalls.scenario.yaml")
+    result = pytester.runpytest_subprocess(*_arguments(pytester, several, "--collect-only", "-q"))
+    result.stdout.fnmatch_lines_random(
+        [
+            "*submitted-mail-is-shadowed-too::candidate=reference,messages=10",
+            "*shadow-stalls.scenario.yaml::shadow-stalls::candidate=reference,idle-limit=2m,reject=yes,silent-from=dot",
+        ]
+    )
 
 
 @pytest.mark.long
 def test_collecting_makes_no_run_directory(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(*_arguments(pytester, "--collect-only", "-q"))
     assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["*copies.scenario.yaml::*"])
     assert not (pytester.path / "run").exists()
 
 
@@ -62,6 +69,7 @@ def test_cells_of_many_messages_are_put_first_and_all_others_keep_their_order(mo
     folder = paths.corpus() / "variations"
     cells = [cell for scenario in read_corpus([folder], paths.fixtures()) for cell in scenario.cells()]
     items = [*map(Item, cells), "the item of another test"]
+    assert not any(cell.scenario.startswith("more-than-a-thousand") for cell in cells[:2])
     collect.put_long_cells_first(items)  # type: ignore[arg-type]
     first, rest = items[:2], items[2:]
     assert [item.cell.scenario for item in first if isinstance(item, Item)] == [
@@ -100,6 +108,8 @@ def test_a_cell_that_a_scaled_clock_cannot_show_is_not_applicable(
     result = pytester.runpytest_subprocess(*PLUGIN, *where, *directory, "--clock", "scaled")
     result.stdout.fnmatch_lines(["*1 not applicable*"])
     assert why in plain(next((pytester.path / "run" / "cells").glob("*.jsonl.gz"))).decode()
+    usual = pytester.runpytest_subprocess(*PLUGIN, *where, *directory, "--fresh", "--clock", "virtual")
+    usual.stdout.fnmatch_lines(["*1 passed*"])
 
 
 def test_invalid_yaml_is_reported_with_its_place_and_without_traceback(pytester: pytest.Pytester) -> None:

@@ -24,6 +24,8 @@ def test_an_invalid_value_of_an_option_is_a_usage_error(tmp_path: Path, words: t
     ran = conformance_command("run", "scenarios/nowhere", *words, "--run-dir", str(tmp_path / "run"), cwd=tmp_path)
     assert ran.returncode == 2
     assert error in ran.stdout + ran.stderr
+    assert "nowhere" not in ran.stdout + ran.stderr, "the missing folder is no reason: the option is refused before"
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conformance.clocks import CLOCKS
 from conformance.run.cell_loop import Leftovers, run_on_shared_loop
 from conformance.run.clocks.interface import Clock
 from conformance.run.settings import Settings
@@ -65,10 +66,12 @@ def test_heavy_jobs_run_one_after_another_and_others_pass_them():
     assert jobs.running_at_begin == [0, 1, 2, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("clock", "pooled"), [("scaled", True), ("real", True), ("virtual", False), ("shifted", False)]
-)
+POOLED = {"scaled": True, "real": True, "virtual": False, "shifted": False}
+
+
+@pytest.mark.parametrize(("clock", "pooled"), POOLED.items())
 def test_a_job_pool_is_made_only_for_clocks_that_run_by_themselves(tmp_path: Path, clock: str, pooled: bool):
+    assert set(POOLED) == set(CLOCKS)
     settings = SimpleNamespace(clock=clock)
     options: Any = SimpleNamespace(cells=8, settings=settings, baselines=(), casts=())
     run = PytestRun(tmp_path, options, SimpleNamespace(), worker=False)  # type: ignore[arg-type]

@@ -45,16 +45,21 @@ def test_no_server_process_and_no_listener_outlives_a_killed_run(tmp_path: Path)
             time.sleep(0.01)
         tree = psutil.Process(run.pid).children(recursive=True)
         assert sum("conformance.reference" in process.cmdline() for process in tree) >= 2, "both nodes are up"
+        leased = listener_ports(tmp_path / "run")
+        assert leased
+        assert leased <= ports_with_a_listener()
         run.kill()
         rest = run.stdout.read()
     assert run.returncode == -signal.SIGKILL, rest
     psutil.wait_procs(tree, timeout=30)
     assert [process for process in tree if process.is_running()] == []
-    ports = {address.laddr.port for address in psutil.net_connections("tcp") if address.status == psutil.CONN_LISTEN}
-    leased = listener_ports(tmp_path / "run")
-    assert leased
-    assert leased <= set(range(FIRST, LAST))
-    assert not leased & ports
+    assert listener_ports(tmp_path / "run") == leased <= set(range(FIRST, LAST))
+    assert not leased & ports_with_a_listener()
+
+
+def ports_with_a_listener() -> set[int]:
+    """Return the TCP ports of this machine at which any process listens."""
+    return {one.laddr.port for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
 
 
 def listener_ports(run: Path) -> set[int]:

@@ -126,7 +126,7 @@ def test_a_shard_without_a_cell_is_a_usage_error(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("word", ["3/2", "2/"])
+@pytest.mark.parametrize("word", ["3/2", "0/2", "2/"])
 def test_a_malformed_shard_number_is_refused(word: str, tmp_path: Path) -> None:
     ran = conformance_command("run", *FEW, "--shard", word, cwd=tmp_path)
     assert ran.returncode == 2

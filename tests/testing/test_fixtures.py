@@ -18,6 +18,7 @@ from conformance.run.cell import CellRunner, RecordedRun
 from conformance.run.world import World
 from conformance.scenarios.cells import Cell
 from conformance.scenarios.errors import InvalidFile
+from conformance.scenarios.own_timers import OwnTimers
 from conformance.testing import MailBench, MailLink, MailNode, MailNodes, MailSink
 from tests.results.stored import plain
 
@@ -159,7 +160,7 @@ def test_waiting_for_a_condition_says_whether_it_holds(smtp_sink: MailSink):
     assert smtp_sink.wait_until(lambda messages: messages[0].sender == "app@app.test" if messages else False)
 
 
-def test_sinks_are_independent_and_have_distinct_names(mail_bench: MailBench):
+def test_sinks_are_independent_and_two_of_one_protocol_have_distinct_names(mail_bench: MailBench):
     one, other = mail_bench.sink("one", "smtp"), mail_bench.sink("other", "smtp")
     send(one)
     assert (len(one.messages), len(other.messages)) == (1, 0)
@@ -242,12 +243,29 @@ steps:
 """
 
 
+DESCRIBED = {
+    "source": "none: made up",
+    "tries-in-first-hour": 2,
+    "tries-in-half-a-day": 3,
+    "given-up-after": "2h",
+    "given-up-by": "3h",
+}
+
+
 def test_a_scenario_with_own_timers_has_those_of_the_candidate(run_scenario, tmp_path: Path):
-    file = tmp_path / "own.scenario.yaml"
+    file, description = tmp_path / "own.scenario.yaml", tmp_path / "mine.yaml"
     file.write_text(OWN_TIMERS, "utf-8")
-    (result,) = run_scenario(file)
-    assert str(result.outcome) == "pass"
-    assert max(event.t for event in result.events) >= REFERENCE.own_timers.given_up_after  # type: ignore[union-attr]  # stated
+    mine = {"name": "mine", "kind": "python", "factory": "conformance.reference.node:create", "claims": ["relay"]}
+    description.write_text(json.dumps({**mine, "own-timers": DESCRIBED}), "utf-8")
+    assert REFERENCE.own_timers is not None
+    for candidate, timers in (
+        ("reference", REFERENCE.own_timers),
+        (str(description), OwnTimers.model_validate(DESCRIBED)),
+    ):
+        (result,) = run_scenario(file, candidate)
+        assert str(result.outcome) == "pass"
+        assert timers.given_up_after <= max(event.t for event in result.events) < timers.given_up_after + 600
+        assert OwnTimers.model_validate(read_cell(result.file).header.own_timers) == timers
 
 
 @pytest.mark.parametrize(("problem", "left"), [("", []), ("it broke", ["mta1"])])

@@ -37,18 +37,22 @@ def test_every_transition_has_the_kind_in_the_table() -> None:
     assert {pair: change_kind(*pair) for pair in product(CellState, CellState)} == written()
 
 
-def test_a_remark_is_a_failure_only_with_should_fail() -> None:
-    assert cell_state(Outcome.PASS, remark=True) is CellState.REMARK
+def test_a_remark_on_a_pass_is_a_failure_only_with_should_fail() -> None:
     assert cell_state(Outcome.PASS, remark=True, should="fail") is CellState.FAIL
-    assert cell_state(Outcome.ERROR, remark=True, should="fail") is CellState.ERROR
-    assert cell_state(None) is CellState.ABSENT
+    assert cell_state(Outcome.PASS, remark=True, should="warn") is CellState.REMARK
+    assert cell_state(Outcome.PASS, remark=True) is CellState.REMARK
+    assert cell_state(Outcome.PASS, remark=False, should="fail") is CellState.PASS
+    assert cell_state(None, remark=True, should="fail") is CellState.ABSENT
+    for other in set(Outcome) - {Outcome.PASS}:
+        assert cell_state(other, remark=True, should="fail") == cell_state(other) == other.value
 
 
-def test_each_recorded_field_is_a_cause_of_its_own_kind() -> None:
+def test_each_field_of_a_cause_is_recorded_and_is_of_that_cause_alone() -> None:
     fields = [field for own in CAUSES.values() for field in own]
     assert set(fields) <= CellHeader.model_fields.keys()
     header = SimpleNamespace(**dict.fromkeys(fields, 1))
     assert change_causes(header, header) == ()
+    assert all(CAUSES.values())
     for cause, own in CAUSES.items():
         for field in own:
             assert change_causes(header, SimpleNamespace(**(vars(header) | {field: 2}))) == (cause,)
@@ -56,9 +60,11 @@ def test_each_recorded_field_is_a_cause_of_its_own_kind() -> None:
 
 @pytest.mark.parametrize("other", [Outcome.INCONCLUSIVE, Outcome.ERROR, Outcome.NOT_APPLICABLE])
 def test_only_a_pass_and_a_failure_make_a_cell_flaky(other: Outcome) -> None:
+    assert is_flaky([Outcome.PASS, Outcome.FAIL])
     assert is_flaky([Outcome.PASS, other, Outcome.FAIL])
-    assert not is_flaky([Outcome.PASS, other])
-    assert not is_flaky([Outcome.FAIL, other])
+    for one in Outcome:
+        assert not is_flaky([one, one])
+        assert not is_flaky([one, other])
 
 
 def test_an_error_is_worst_within_a_cell_and_a_failure_over_cells() -> None:

@@ -10,11 +10,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import conformance
 from conformance import paths
+from conformance.faults import FAULTS
 
 CHECKOUT = Path(__file__).parents[2]
 HAS_SPARK = importlib.util.find_spec("pyspark") is not None
@@ -51,6 +53,11 @@ def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+def read_footer(run: Path) -> dict[str, Any]:
+    """Return the footer of a run directory, which counts its cells and their outcomes."""
+    return json.loads((run / "footer.json").read_bytes())
+
+
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a run of one scenario of the corpus, made by the installed command."""
@@ -69,6 +76,7 @@ def test_corpus_and_fixtures_come_with_the_wheel(folder: str, installed: Path):
         {path.relative_to(place): path.read_bytes() for path in place.rglob("*") if path.is_file()}
         for place in (installed, CHECKOUT / folder)
     )
+    assert installed.is_relative_to(Path(conformance.__file__).parent)
     assert set(of_wheel) == set(of_checkout)
     assert [path for path in of_checkout if of_wheel[path] != of_checkout[path]] == []
     assert of_checkout
@@ -87,8 +95,10 @@ def test_a_run_is_reported(ran: Path):
     done = command("report", "run", "--out", "site", cwd=ran)
     assert done.returncode == 0, done.stdout + done.stderr
     page = (ran / "site" / "index.html").read_text("utf-8")
-    assert "inbound-acknowledged" in page
-    assert "pass" in page
+    passed = read_footer(ran / "run")["outcomes"]["pass"]
+    assert passed > 0
+    assert "inbound-acknowledged-after-shadow" in page
+    assert f" {passed} pass</span>" in page
 
 
 def test_an_error_in_a_users_own_scenario_is_reported_with_its_place(tmp_path: Path):
@@ -109,6 +119,7 @@ def test_published_schemas_are_printed(tmp_path: Path):
 
 def test_a_new_candidate_description_is_checked_and_run(tmp_path: Path):
     made = command("candidate", "new", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
     (tmp_path / "mine.yaml").write_text(made.stdout, "utf-8")
     checked = command("candidate", "check", "mine.yaml", cwd=tmp_path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -123,29 +134,32 @@ def test_a_new_candidate_description_is_checked_and_run(tmp_path: Path):
         cwd=tmp_path,
     )
     assert judged.returncode == 1, judged.stdout + judged.stderr
-    assert "RL-CNT-01" in judged.stdout
+    assert "RL-CNT-01 is violated" in judged.stdout
+    footer = read_footer(tmp_path / "run")
+    assert footer["outcomes"]["fail"] == footer["cells"] > 0
 
 
 def test_runs_are_aggregated_or_the_missing_part_is_named(ran: Path):
     done = command("aggregate", "run", "--out", "tables", cwd=ran)
     if HAS_SPARK:
         assert done.returncode == 0, done.stdout + done.stderr
-        assert (ran / "tables" / "tables" / "matrix.csv").is_file()
+        assert ",inbound-acknowledged-after-shadow," in (ran / "tables" / "tables" / "matrix.csv").read_text("utf-8")
     else:
         assert done.returncode == 2
         assert "pip install 'smtp-conformance[spark]'" in done.stderr
 
 
-def test_cells_are_exported_or_the_missing_part_is_named(ran: Path):
+def test_a_cell_is_exported_in_every_format_or_the_missing_part_is_named(ran: Path):
     name = min((ran / "run" / "cells").glob("*.gz")).name.partition(".")[0]
     for out_format in ("perfetto", "scenario"):
         done = command("export", "run", "--cell", name, "--format", out_format, "--out", f"cell.{out_format}", cwd=ran)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert (ran / f"cell.{out_format}").stat().st_size > 100
+    assert json.loads((ran / "cell.perfetto").read_bytes())["traceEvents"]
+    assert (ran / "cell.scenario").read_text("utf-8").startswith("id: inbound-acknowledged-after-shadow")
     missing = command("export", "run", "--cell", name, "--format", "pcapng", "--out", "cell.pcapng", cwd=ran)
     if HAS_TRACES:
         assert missing.returncode == 0, missing.stdout + missing.stderr
-        assert (ran / "cell.pcapng").stat().st_size > 100
+        assert (ran / "cell.pcapng").read_bytes().startswith(b"\x0a\x0d\x0d\x0a")  # a section header block
     else:
         assert missing.returncode == 2
         assert "pip install 'smtp-conformance[traces]'" in missing.stderr
@@ -159,8 +173,7 @@ def test_shards_are_merged(tmp_path: Path):
     merged = command("merge", "shard1", "shard2", "--out", "whole", cwd=tmp_path)
     assert merged.returncode == 0, merged.stdout + merged.stderr
     shards, (whole,) = (
-        [json.loads((tmp_path / name / "footer.json").read_bytes())["cells"] for name in names]
-        for names in (("shard1", "shard2"), ("whole",))
+        [read_footer(tmp_path / name)["cells"] for name in names] for names in (("shard1", "shard2"), ("whole",))
     )
     assert min(shards) > 0
     assert whole == sum(shards)
@@ -170,14 +183,15 @@ def test_a_results_site_is_built_or_the_missing_part_is_named(ran: Path):
     done = command("site", "run", "--out", "results", cwd=ran)
     if HAS_SPARK:
         assert done.returncode == 0, done.stdout + done.stderr
-        assert (ran / "results" / "index.html").is_file()
+        assert 'href="servers/reference.html"' in (ran / "results" / "index.html").read_text("utf-8")
+        assert (ran / "results" / "servers" / "reference.html").is_file()
     else:
         assert done.returncode == 2
         assert "pip install 'smtp-conformance[spark]'" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["test_client.py", "test_proxy.py"])
-def test_the_fixtures_work_in_a_users_own_tests(name: str, tmp_path: Path):
+def test_the_documented_tests_of_a_client_and_a_proxy_pass_in_a_folder_of_their_own(name: str, tmp_path: Path):
     page = (CHECKOUT / "docs" / "your-own-tests.md").read_text("utf-8")
     files = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
     for file in ("conftest.py", name):
@@ -215,13 +229,20 @@ def test_the_reference_runs_as_a_program(tmp_path: Path):
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "passed" in done.stdout, done.stdout
+    footer = read_footer(tmp_path / "run")
+    assert footer["outcomes"]["pass"] == footer["cells"] > 0
+    header = json.loads((tmp_path / "run" / "run.json").read_bytes())
+    assert [(one["name"], one["kind"]) for one in header["candidates"]] == [("reference", "exec")]
 
 
 def test_a_next_hop_lists_its_misbehaviour_and_says_that_no_client_came(tmp_path: Path):
     listed = command("listen", "--list", cwd=tmp_path)
     assert listed.returncode == 0, listed.stderr
-    assert "silent[-PLACE]" in listed.stdout
+    patterns = {line.strip().partition("  ")[0].partition("-[")[0] for line in listed.stdout.splitlines()}
+    assert patterns >= {"PLACE-CODE", "silent[-PLACE]", *FAULTS} - {
+        "replace",
+        "answer",
+    }  # these two give a reply: PLACE-CODE
     listened = command("listen", "0", "--for", "100ms", cwd=tmp_path)
     assert listened.returncode == 3, listened.stdout + listened.stderr
     assert "no client has connected" in listened.stdout

@@ -46,14 +46,17 @@ def test_a_fault_on_another_link_changes_nothing() -> None:
     run(test)
 
 
-def test_an_unfinished_line_before_fin_is_forwarded_once() -> None:
+@pytest.mark.parametrize("armed", [True, False])
+def test_an_unfinished_line_before_fin_is_forwarded_once(armed: bool) -> None:
     async def test(world: World) -> None:
-        world.arm("drop", at="MAIL")
+        if armed:
+            world.arm("drop", at="MAIL")
         client = await world.connect_greeted()
         client.write(b"NO")
         client.transport.write_eof()
         assert await world.server.wait_closed() == "fin"
-        world.links.heal("f")
+        if armed:
+            world.links.heal("f")
         await world.wait_round_trip()
         assert world.server.octets == b"NO"
 
@@ -118,6 +121,8 @@ def test_only_a_fault_in_force_can_be_healed() -> None:
         world.arm("drop", at="NOOP")
         world.links.heal("f")
         assert [e.healed for e in world.events(FaultArmed)] == [False, True]
+        client = await world.connect_greeted()
+        await client.exchange(b"NOOP\r\n", b"NOOP\r\n")
         with pytest.raises(ValueError, match="no fault or partition 'f'"):
             world.links.heal("f")
 

@@ -121,10 +121,12 @@ def test_an_octet_above_127_is_seen_wherever_it_is() -> None:
     content = b"A: \x7f\r\n\r\nc\r\n"
     assert not digest(content).eight_bit
     for at in range(len(content) + 1):
-        assert digest(content[:at] + b"\x80" + content[at:]).eight_bit
+        for octet in (b"\x80", b"\xff"):
+            assert digest(content[:at] + octet + content[at:]).eight_bit
 
 
 def test_a_report_of_another_type_is_not_a_report() -> None:
+    assert digest(REPORT % b"").report == "delivery-status"
     assert digest((REPORT % b"").replace(b"delivery-status;", b"disposition-notification;")).report is None
     assert digest(b"Subject: multipart/report\r\n\r\nx").report is None
 
@@ -245,6 +247,7 @@ def test_the_digest_of_a_header_beyond_the_limit_depends_on_neither_the_reads_no
             digester.feed(content[at : at + size])
         assert digester.digest() == whole
     assert digest(b"Received: from x\r\n" + content).stable_sha256 == whole.stable_sha256
+    assert digest(header + b"\r\nbodY\r\n").stable_sha256 != whole.stable_sha256
 
 
 @given(_PIECES, st.integers(1, 7))

@@ -163,7 +163,7 @@ def test_a_merged_command_arrives_with_the_next_one() -> None:
 
 def test_a_merged_reply_that_the_client_does_not_wait_for_is_not_recorded() -> None:
     async def test(world: World) -> None:
-        world.arm("merge", at="RSET", when="after", lasting="1h")
+        world.arm("merge", at="RSET", when="after", lasting="1h", times=2)
         client = await world.connect_greeted()
         world.convert_duration = lambda seconds: seconds
         client.write(b"RSET\r\n")
@@ -171,6 +171,14 @@ def test_a_merged_reply_that_the_client_does_not_wait_for_is_not_recorded() -> N
         client.close_with_rst()
         await world.wait_for_event(Closed)
         assert [e.to for e in world.events(Reply)] == ["GREETING"]
+        patient = await world.connect_greeted()
+        await patient.exchange(b"RSET\r\nNOOP\r\n", b"NOOP\r\n")
+        assert [(e.session, e.to) for e in world.events(Reply)][1:] == [
+            ("s2", "GREETING"),
+            ("s2", "RSET"),
+            ("s2", "NOOP"),
+        ]
+        assert len(world.events(FaultFired)) == 2
 
     run(test)
 

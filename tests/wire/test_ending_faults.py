@@ -145,6 +145,7 @@ def test_mute_at_connect_sends_nothing_until_the_client_leaves() -> None:
         assert client.closed_with is None
         client.transport.write_eof()
         assert await client.wait_closed() == "fin"
+        assert client.octets == b""
         assert [(e.session, e.by) for e in world.events(Closed) if e.session == "s1"] == [("s1", "client")]
 
     run(test)

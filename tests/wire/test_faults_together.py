@@ -32,7 +32,7 @@ class AuthServer(MiniServer):
         ({"does": "answer", "reply": "334 VXNlcm5hbWU6"}, b"334 VXNlcm5hbWU6\r\n"),
     ],
 )
-def test_a_command_after_a_reply_to_auth_that_the_server_does_not_know_of_is_no_secret(
+def test_after_a_reply_to_auth_that_the_server_does_not_know_of_a_line_is_a_secret_only_behind_334(
     monkeypatch: pytest.MonkeyPatch, fault: dict[str, str], answer: bytes
 ) -> None:
     monkeypatch.setattr("tests.wire.peers.MiniServer", AuthServer)
@@ -68,14 +68,16 @@ def test_a_command_after_a_reply_to_auth_that_the_server_does_not_know_of_is_no_
 )
 def test_a_throttled_client_gets_the_whole_substitute_of_a_reply(fault: dict[str, str], reply: bytes) -> None:
     async def test(world: World) -> None:
-        world.convert_duration = lambda seconds: seconds
-        arm(world, "slow", does="throttle", at="connect", rate=2000)
+        world.convert_duration = lambda seconds: seconds / 50
+        arm(world, "slow", does="throttle", at="connect", rate=20)  # two octets at a time
         arm(world, "substitute", **fault)
         client = await world.connect()
         await client.wait_for(b"220 mini\r\n")
         await client.exchange(b"MAIL FROM:<x@y>\r\n", b"250 2.0.0 MAIL\r\n")
         await client.exchange(b"DATA\r\n", reply)
         assert await world.server.wait_closed() == "reset"
+        assert client.octets == b"220 mini\r\n250 2.0.0 MAIL\r\n" + reply
+        assert [event.fault for event in world.events(FaultFired)] == ["slow", "substitute"]
 
     run(test)
 

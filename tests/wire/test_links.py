@@ -51,6 +51,10 @@ def test_a_target_can_change() -> None:
         assert await client.wait_closed() == "reset"
         link.target = target
         await world.connect_greeted()
+        assert (len(world.served), len(world.served_c)) == (1, 0)
+        link.target = world.links.link("a", "c", "smtp").target
+        await world.connect_greeted()
+        assert (len(world.served), len(world.served_c)) == (1, 1)
 
     run(test)
 
@@ -159,6 +163,8 @@ def test_a_session_that_both_peers_have_closed_is_freed() -> None:
         client.transport.write_eof()
         assert await client.wait_closed() == "fin"
         assert await world.server.wait_closed() == "fin"
+        await world.wait_round_trip()
+        assert relay() is not None, "the server has not closed yet"
         world.server.transport.close()
         await world.wait_round_trip()
         assert relay() is None, "no reference is left, not even in a cycle"

@@ -46,6 +46,9 @@ def test_what_this_machine_has_run_out_of_is_no_lost_session(
     async def fail(*_: object) -> None:
         raise OSError(number, "run out")
 
+    async def reset(*_: object) -> None:
+        raise ConnectionResetError(errno.ECONNRESET, "reset")
+
     async def main() -> None:
         async with asyncio.timeout(10), scripted_server(b"220 x\r\n") as (address, _):
             sender = Sender(address)
@@ -53,6 +56,8 @@ def test_what_this_machine_has_run_out_of_is_no_lost_session(
             with pytest.raises(OSError, match="run out"):
                 await sender.send(ONE)
             assert not sender.usable
+            monkeypatch.setattr(*waits_in, reset)
+            assert (await sender.send(ONE)).text == "the session broke: Connection reset by peer"
 
     asyncio.run(main())
 
@@ -171,6 +176,7 @@ def test_a_transmission_abandoned_after_the_reply_sends_no_quit() -> None:
     outcome, heard = run(ACCEPTED, transmission)
     assert (outcome.outcome, outcome.code) == ("answered", 250)
     assert heard[-1] == b".\r\n"
+    assert run(ACCEPTED)[1] == [*heard, b"QUIT\r\n"]
 
 
 def test_a_pipelined_envelope_is_sent_before_its_first_reply() -> None:

@@ -165,6 +165,7 @@ def test_a_response_pipelined_after_a_refused_auth_is_redacted_and_has_no_verb()
     ("line", "recorded"),
     [
         (b"auth plain c2VjcmV0", "auth plain (redacted)"),
+        (b"aUtH LOGIN c2VjcmV0", "aUtH LOGIN (redacted)"),
         (b" AUTH\tPLAIN\tc2VjcmV0", " AUTH\tPLAIN (redacted)"),
         (b"AUTH PLAIN  c2VjcmV0 c2VjcmV0", "AUTH PLAIN (redacted)"),
     ],
@@ -212,7 +213,7 @@ def test_the_fault_in_a_malformed_reply_is_named(raw: bytes, malformed: str) -> 
     assert unit.malformed == malformed
 
 
-def test_garbage_is_a_reply_without_a_code() -> None:
+def test_garbage_is_a_reply_without_a_code_or_a_command_without_a_verb() -> None:
     units = parse((S, b"hello\r\n"), (C, b"\xff\xfe\x00\r\n"))
     assert units == [("reply", "GREETING", 0, ("hello",), None), ("command", "", "\\xff\\xfe\x00")]
 
@@ -234,7 +235,9 @@ def test_unfinished_lines_are_buffered_within_a_limit() -> None:
 def test_the_client_buffer_is_full_before_354_and_no_longer_after() -> None:
     parser = SessionParser()
     parser.feed_server(b"220 x\r\n")
-    parser.feed_client(b"DATA\r\n" + b"x" * HELD)
+    parser.feed_client(b"DATA\r\n" + b"x" * (HELD - 1))
+    assert not parser.client_buffer_full
+    parser.feed_client(b"x")
     assert parser.client_buffer_full
     parser.feed_server(b"354 go\r\n")
     parser.feed_client(b"")

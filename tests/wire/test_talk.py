@@ -169,6 +169,12 @@ def test_what_this_machine_has_run_out_of_is_no_problem_of_the_server(
     async def fail(*_: object) -> None:
         raise OSError(number, "run out")
 
+    async def reset(*_: object) -> None:
+        raise ConnectionResetError(errno.ECONNRESET, "reset")
+
     monkeypatch.setattr(*waits_in, fail)
     with pytest.raises(OSError, match="run out"):
         run_talk((b"220 x\r\n",), {"say": "NOOP"}, {"code": 220})
+    monkeypatch.setattr(*waits_in, reset)
+    said, _, _ = run_talk((b"220 x\r\n",), {"say": "NOOP"}, {"code": 220})
+    assert said.problem.endswith(", but the session broke: Connection reset by peer")
