@@ -203,12 +203,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     directory = config.stash.get(DIRECTORY, None)
     interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
-    if (
-        directory is not None
-        and not is_worker(config)
-        and (cells := sum(1 for _ in cell_files(directory))) > MANY_CELLS
-    ):
-        if (terminal := config.pluginmanager.get_plugin("terminalreporter")) is not None:
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if directory is not None and terminal is not None and not is_worker(config):
+        cells = len(cell_files(directory))
+        if cells > MANY_CELLS:
             terminal.ensure_newline()
             terminal.write_line(f"writing the tables of {cells:,} cells")
     try:
