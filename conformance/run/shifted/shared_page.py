@@ -45,6 +45,7 @@ UNSHIFTED_WAITS = (
     "a time limit on taking a mutex",
     "a time limit on a set of semaphores",
     "a time limit on a message queue",
+    "a time limit on a read-write lock",
 )
 """What the shim cannot shift, in the order of the bits with which `shim/unshifted.c` reports it."""
 

@@ -76,6 +76,7 @@ def test_a_program_that_wakes_hundreds_of_times_a_second_is_named(
     except NeverQuiet as error:
         said.append(str(error))
     assert "n1 wakes up more than 100 times a second" in " ".join(said)
+    assert "n0 wakes up" not in " ".join(said), "it sleeps for hours"
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from conformance.nodes.processes import descendants
 from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.shifted import process_tree
-from conformance.run.shifted.shared_page import SharedPage
+from conformance.run.shifted.shared_page import UNSHIFTED_WAITS, SharedPage
 from conformance.run.shifted.shim_library import CannotShift, UnshiftedWait, build_shim, check_program, why_not_shifted
 from tests.run.shifted.shifted_process import MARKS, compile_program, run_shifted
 
@@ -126,12 +127,37 @@ def test_a_setuid_program_is_refused(tmp_path: Path) -> None:
         check_program(str(program))
 
 
+LIMITS = {
+    "SO_RCVTIMEO": ("tcp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 30, 0))",),
+    "SO_SNDTIMEO": ("tcp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack('ll', 30, 0))",),
+    "TCP_USER_TIMEOUT": ("tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)",),
+    "mutex": (
+        "libc.pthread_mutex_timedlock(lock, limit)", "libc.pthread_mutex_clocklock(lock, 0, limit)",
+        "libc.mtx_timedlock(lock, limit)",
+    ),
+    "set of semaphores": ("libc.semtimedop(-1, None, 0, limit)",),
+    "message queue": ("libc.mq_timedreceive(-1, None, 0, None, limit)", "libc.mq_timedsend(-1, None, 0, 0, limit)"),
+    "read-write lock": (
+        "libc.pthread_rwlock_timedrdlock(lock, limit)", "libc.pthread_rwlock_timedwrlock(lock, limit)",
+        "libc.pthread_rwlock_clockrdlock(lock, 0, limit)", "libc.pthread_rwlock_clockwrlock(lock, 0, limit)",
+    ),
+}  # fmt: skip
+"""The calls that set each time limit of `UNSHIFTED_WAITS`, in its order; by a word of its text."""
+
+
 @pytest.mark.parametrize(
-    ("option", "words"),
-    [("SO_RCVTIMEO", "a time limit on reading a socket"), ("SO_SNDTIMEO", "a time limit on writing to a socket")],
+    ("call", "words"),
+    [(call, words) for calls, words in zip(LIMITS.values(), UNSHIFTED_WAITS, strict=True) for call in calls],
 )
-def test_a_program_that_asks_the_kernel_for_a_time_limit_is_refused(option: str, words: str, tmp_path: Path) -> None:
-    program = f"import socket, struct, time; s = socket.socket(); time.sleep(60); \
-s.setsockopt(socket.SOL_SOCKET, socket.{option}, struct.pack('ll', 30, 0)); time.sleep(3600)"
-    with pytest.raises(UnshiftedWait, match=f"it asks for what is not moved: {words}"):
+def test_a_program_that_asks_the_kernel_for_a_time_limit_is_refused(call: str, words: str, tmp_path: Path) -> None:
+    assert all(word in text for word, text in zip(LIMITS, UNSHIFTED_WAITS, strict=True))
+    program = f"""
+import ctypes, socket, struct, time
+tcp, libc = socket.socket(), ctypes.CDLL(None)
+lock, limit = ctypes.create_string_buffer(64), ctypes.byref((ctypes.c_long * 2)(30, 0))
+time.sleep(60)
+{call}
+time.sleep(3600)
+"""
+    with pytest.raises(UnshiftedWait, match=f"it asks for what is not moved: {re.escape(words)}$"):
         run_shifted(tmp_path, sys.executable, "-c", program)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.run.shifted import shared_page
+from conformance.run.shifted.shim_library import SOURCES
 from tests.run.shifted.shifted_process import HOUR, MARKS, PROGRAMS, compile_program, run_shifted
 
 pytestmark = MARKS
@@ -29,6 +30,14 @@ def waits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def signalled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program that is signalled between two slices of a wait."""
     return compile_program(tmp_path_factory.mktemp("program"), "signalled", "-rdynamic", "-ldl")
+
+
+def test_every_wait_that_the_shim_replaces_is_tried() -> None:
+    """A `_chk` is the same wait; a compiler may put it in its place. `epoll_pwait2` is tried from Python."""
+    shim = "".join(source.read_text("utf-8") for source in SOURCES if source.name in ("waits.c", "threads.c"))
+    replaced = set(re.findall(r"^(?:int|unsigned) (\w+)\(", shim, re.MULTILINE))
+    assert {"sleep", "pthread_cond_timedwait"} < replaced
+    assert {name for name in replaced if not name.endswith("_chk")} - {*ways("waits")} == {"epoll_pwait2"}
 
 
 @pytest.mark.parametrize("way", ways("waits"))
@@ -56,8 +65,10 @@ def test_a_signal_between_two_slices_ends_the_wait(way: str, signalled: Path, tm
         "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(3600)'], check=True)",
         "import os, time; os.fork() or (time.sleep(3600), os._exit(0)); os.wait()",
         "import queue; q = queue.Queue()\ntry: q.get(timeout=3600)\nexcept queue.Empty: pass",
+        "import ctypes, select; e = select.epoll(); limit = (ctypes.c_long * 2)(3600, 0)\n"
+        "assert ctypes.CDLL(None).epoll_pwait2(e.fileno(), ctypes.create_string_buffer(12), 1, limit, None) == 0",
     ],
-    ids=["sleep", "asyncio", "event", "thread", "subprocess", "fork", "queue"],
+    ids=["sleep", "asyncio", "event", "thread", "subprocess", "fork", "queue", "epoll_pwait2"],
 )
 def test_waits_of_python_programs_are_shifted(program: str, tmp_path: Path) -> None:
     timed = f"import time; began = time.time()\n{program}\nprint(time.time() - began)"

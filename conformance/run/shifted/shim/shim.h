@@ -13,8 +13,8 @@
  *   clocks.c     clock_gettime, gettimeofday, time, timespec_get
  *   files.c      file times: stat, fstat, lstat, fstatat, statx; utime, utimes, futimes, lutimes, utimensat, futimens
  *   timers.c     alarm, setitimer, getitimer, timerfd, timer_create
- *   waits.c      nanosleep, clock_nanosleep, usleep, sleep, sigtimedwait, poll, ppoll, select, pselect, epoll
- *   threads.c    sem_timedwait, sem_clockwait, pthread_cond_timedwait, pthread_cond_clockwait
+ *   waits.c      nanosleep, clock_nanosleep, usleep, sleep, thrd_sleep, sigtimedwait, poll, ppoll, select, pselect, epoll
+ *   threads.c    sem_timedwait, sem_clockwait, pthread_cond_timedwait, pthread_cond_clockwait, cnd_timedwait
  *   unshifted.c  time limits that cannot be shifted: the program's use of one is reported to the harness
  *
  * All times are int64_t in nanoseconds. A deadline is a time of the shifted monotonic clock, or NEVER.

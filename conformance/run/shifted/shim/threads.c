@@ -2,6 +2,7 @@
 #include "shim.h"
 #include <pthread.h>
 #include <semaphore.h>
+#include <threads.h>
 
 static struct timespec real_limit(clockid_t clock, int64_t slice) { return timespec_of(real_ns(clock) + slice); }
 
@@ -43,5 +44,13 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restr
     int result;
     int64_t until = deadline_after(deadline - now_of(clock));
     SLICED(until, (limit = real_limit(clock, slice), next(cond, mutex, &limit)), result == ETIMEDOUT);
+    return result;
+}
+
+int cnd_timedwait(cnd_t *restrict cond, mtx_t *restrict mutex, const struct timespec *restrict at) {
+    REAL("cnd_timedwait", int, cnd_t *, mtx_t *, const struct timespec *);
+    int result;
+    int64_t until = deadline_after(timespec_ns(at) - now_of(CLOCK_REALTIME));
+    SLICED(until, (limit = real_limit(CLOCK_REALTIME, slice), next(cond, mutex, &limit)), result == thrd_timedout);
     return result;
 }

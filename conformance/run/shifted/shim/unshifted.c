@@ -7,8 +7,10 @@
 #include <pthread.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
+#include <threads.h>
 
-enum { RECEIVE_TIMEOUT = 1, SEND_TIMEOUT = 2, TCP_TIMEOUT = 4, MUTEX = 8, SEMAPHORE_SET = 16, MESSAGE_QUEUE = 32 };
+enum { RECEIVE_TIMEOUT = 1, SEND_TIMEOUT = 2, TCP_TIMEOUT = 4, MUTEX = 8, SEMAPHORE_SET = 16, MESSAGE_QUEUE = 32,
+       READ_WRITE_LOCK = 64 };
 
 static void report(uint64_t bit) { atomic_fetch_or(&page->unshifted, bit); }
 
@@ -34,6 +36,36 @@ int pthread_mutex_clocklock(pthread_mutex_t *restrict mutex, clockid_t clock, co
     REAL("pthread_mutex_clocklock", int, pthread_mutex_t *, clockid_t, const struct timespec *);
     report(MUTEX);
     return next(mutex, clock, at);
+}
+
+int mtx_timedlock(mtx_t *restrict mutex, const struct timespec *restrict at) {
+    REAL("mtx_timedlock", int, mtx_t *, const struct timespec *);
+    report(MUTEX);
+    return next(mutex, at);
+}
+
+int pthread_rwlock_timedrdlock(pthread_rwlock_t *restrict lock, const struct timespec *restrict at) {
+    REAL("pthread_rwlock_timedrdlock", int, pthread_rwlock_t *, const struct timespec *);
+    report(READ_WRITE_LOCK);
+    return next(lock, at);
+}
+
+int pthread_rwlock_timedwrlock(pthread_rwlock_t *restrict lock, const struct timespec *restrict at) {
+    REAL("pthread_rwlock_timedwrlock", int, pthread_rwlock_t *, const struct timespec *);
+    report(READ_WRITE_LOCK);
+    return next(lock, at);
+}
+
+int pthread_rwlock_clockrdlock(pthread_rwlock_t *restrict lock, clockid_t clock, const struct timespec *restrict at) {
+    REAL("pthread_rwlock_clockrdlock", int, pthread_rwlock_t *, clockid_t, const struct timespec *);
+    report(READ_WRITE_LOCK);
+    return next(lock, clock, at);
+}
+
+int pthread_rwlock_clockwrlock(pthread_rwlock_t *restrict lock, clockid_t clock, const struct timespec *restrict at) {
+    REAL("pthread_rwlock_clockwrlock", int, pthread_rwlock_t *, clockid_t, const struct timespec *);
+    report(READ_WRITE_LOCK);
+    return next(lock, clock, at);
 }
 
 int semtimedop(int set, struct sembuf *operations, size_t count, const struct timespec *limit) {

@@ -114,6 +114,8 @@ int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, str
 
 int usleep(useconds_t microseconds) { return sleep_until(deadline_after(microseconds * 1000L)); }
 
+int thrd_sleep(const struct timespec *time, struct timespec *left) { return nanosleep(time, left); }
+
 unsigned sleep(unsigned seconds) {
     int64_t until = deadline_after(seconds * SECOND);
     return sleep_until(until) && until > now() ? (unsigned)((until - now() + SECOND - 1) / SECOND) : 0;

@@ -13,6 +13,7 @@
 #include <sys/select.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,6 +42,8 @@ static int waits(const char *how) {
     timer_t posix;
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+    mtx_t c11_mutex;
+    cnd_t c11_cond;
     sigset_t set;
     signal(SIGALRM, rang);
     sem_init(&sem, 0, 0);
@@ -53,6 +56,7 @@ static int waits(const char *how) {
         at = in_an_hour(CLOCK_REALTIME);
         return clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &at, 0);
     }
+    if (IS("thrd_sleep")) return thrd_sleep(&hour, 0);
     if (IS("usleep")) { for (int i = 0; i < 4; i++) usleep(900000000); return 0; }
     if (IS("poll")) return poll(0, 0, HOUR * 1000);
     if (IS("ppoll")) return ppoll(0, 0, &hour, 0);
@@ -69,6 +73,11 @@ static int waits(const char *how) {
     if (IS("pthread_cond_clockwait")) {
         at = in_an_hour(CLOCK_MONOTONIC);
         return pthread_cond_clockwait(&cond, &mutex, CLOCK_MONOTONIC, &at) != ETIMEDOUT;
+    }
+    if (IS("cnd_timedwait")) {
+        at = in_an_hour(CLOCK_REALTIME);
+        return mtx_init(&c11_mutex, mtx_timed) || cnd_init(&c11_cond) || mtx_lock(&c11_mutex)
+               || cnd_timedwait(&c11_cond, &c11_mutex, &at) != thrd_timedout;
     }
     if (IS("sigtimedwait")) { sigemptyset(&set); return sigtimedwait(&set, 0, &hour) + 1; }
     if (IS("alarm")) { alarm(HOUR); pause(); return 0; }
