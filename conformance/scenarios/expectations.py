@@ -7,7 +7,7 @@ These limits count from the beginning of the step labelled `since`; without `sin
 `of` names messages as `send` does: `m` is all messages of that step, `m#3` the third.
 """
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -81,6 +81,13 @@ class Copies(BaseModel):
     def _one_number(cls, value: object) -> object:
         """Return the range from a single number to itself; any other value unchanged."""
         return {"min": value, "max": value} if isinstance(value, int) else value
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        """Raise ValueError for a range without a number in it."""
+        if self.max is not None and self.min > self.max:
+            raise ValueError("`min` is more than `max`: this can never hold")
+        return self
 
 
 ONE = Copies(min=1, max=1)

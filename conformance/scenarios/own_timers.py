@@ -47,11 +47,14 @@ class OwnTimers(BaseModel):
 
     @model_validator(mode="after")
     def _check_order(self) -> "OwnTimers":
-        """Raise ValueError for one time of the delay report without the other, and for a latest time before the earliest."""
+        """Raise ValueError for a time of the delay report without the other, a latest time before the earliest, and impossible tries."""
         if (self.warned_after is None) != (self.warned_by is None):
             raise ValueError("warned-after and warned-by go together")
         if (self.warned_by or 0) < (self.warned_after or 0) or self.given_up_by < self.given_up_after:
             raise ValueError("warned-by and given-up-by cannot be earlier than warned-after and given-up-after")
+        most = self.tries_in_half_a_day.max
+        if most is not None and most < self.tries_in_first_hour.min:
+            raise ValueError("tries-in-half-a-day cannot be less than tries-in-first-hour: they include these")
         return self
 
     @property

@@ -1,6 +1,7 @@
 """Scenarios with `timers: own`: their bounds are the documented timers of each candidate."""
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +75,10 @@ def test_each_candidate_has_its_own_bounds(scenario: Scenario) -> None:
 
 
 def test_timers_without_warning_times_have_the_placeholder_of_no_warning() -> None:
-    assert (HASTY.placeholder_values["own-warnings"], HASTY.placeholder_values["own-warned-by"]) == (
-        0,
-        own_timers.NEVER_WARNED,
-    )
+    names = ("own-warnings", "own-warned-after", "own-warned-by")
+    assert [HASTY.placeholder_values[name] for name in names] == [0, 0, own_timers.NEVER_WARNED]
     warns = OwnTimers.model_validate({**HASTY.model_dump(by_alias=True), "warned-after": "4h", "warned-by": "5h"})
-    assert (warns.placeholder_values["own-warnings"], warns.placeholder_values["own-warned-by"]) == (1, 5 * 3600)
+    assert [warns.placeholder_values[name] for name in names] == [1, 4 * 3600, 5 * 3600]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +90,18 @@ def test_timers_without_warning_times_have_the_placeholder_of_no_warning() -> No
         ({"warned-after": "5h", "warned-by": "4h"}, "cannot be earlier"),
     ],
 )
-def test_contradictory_timers_are_refused(wrong: dict[str, str], why: str) -> None:
+def test_a_latest_time_before_the_earliest_and_one_without_the_other_are_refused(
+    wrong: dict[str, str], why: str
+) -> None:
     with pytest.raises(ValidationError, match=why):
         OwnTimers.model_validate({**HASTY.model_dump(by_alias=True), **wrong})
+
+
+@pytest.mark.parametrize(("tries", "refused"), [({"max": 2}, True), ({"max": 3}, False), ({"min": 1}, False)])
+def test_fewer_tries_in_half_a_day_than_in_its_first_hour_are_refused(tries: dict[str, int], refused: bool) -> None:
+    timers = {**HASTY.model_dump(by_alias=True), "tries-in-half-a-day": tries}
+    with pytest.raises(ValidationError, match="cannot be less") if refused else nullcontext():
+        OwnTimers.model_validate(timers)
 
 
 def test_candidates_with_different_timers_have_none_in_common() -> None:
