@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from conformance.live_checks import LiveFinding, LiveOutcome, exit_code, json_text, print_findings, write_junit
+from tests.docs.pages import ROOT
 
 FINDINGS = [
     LiveFinding("helo", "RFC 5321 3.2", LiveOutcome.PASS, "250 mx.test"),
@@ -37,7 +39,13 @@ def test_the_exit_code_is_that_of_the_worst_finding(outcomes: str, code: int):
 
 
 def test_json_has_the_promised_keys_and_the_session_where_there_is_one():
-    passed, failed, *_ = json.loads(json_text(FINDINGS))
+    passed, failed, *others = json.loads(json_text(FINDINGS))
+    for name in ("listening.md", "probing.md"):
+        (promised,) = re.findall(
+            r'`--json` \| print a list of `\{("check".*?)\}`', (ROOT / "docs" / name).read_text("utf-8")
+        )
+        assert list(passed) == json.loads(f"[{promised}]"), name
+    assert all(one.keys() == passed.keys() for one in others)
     assert passed == {
         "check": "helo",
         "requirement": None,

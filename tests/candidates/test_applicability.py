@@ -11,10 +11,9 @@ from conformance.candidates.cell_needs import (
     servers_needing,
     unclaimed_needs,
     with_described_generations,
-    with_probed_generations,
 )
 from conformance.candidates.description import REFERENCE, Candidate, read_description
-from conformance.commands.candidate import read_probes
+from conformance.commands import candidate as command
 from conformance.history.dialects import PROFILE_1, Dialect
 from conformance.records import candidate_record
 from conformance.run.applicability import inapplicable_reason
@@ -267,21 +266,32 @@ def test_a_server_without_a_needed_generation_gets_that_of_its_candidate():
     assert [server.generation for server in taken.topology.servers] == ["ex2010"]
     assert inapplicable_reason(taken, of_2010, SETTINGS) == ""
     assert with_described_generations(relayed, Assignment(REFERENCE)) is relayed
+    (server,) = relayed.topology.servers
+    named = server.model_copy(update={"generation": server.generation})
+    topology = relayed.topology.model_copy(update={"servers": (named,)})
+    for needing in ({"topology": topology}, {"requirements": ("SR-BND-01",)}):
+        changed = relayed.model_copy(update=needing)
+        assert with_described_generations(changed, of_2010) is changed
     shadowed = next(cell for cell in corpus().values() if cell.needs == ("shadow-2013",))
     assert with_described_generations(shadowed, of_2010) is shadowed
 
 
-def test_a_probe_starts_a_server_as_the_first_described_generation_that_has_the_claim():
-    probes = read_probes()
-    of_2013 = candidate(*REFERENCE.claims, generations=("ex2013", "ex2010"))
+def test_a_probe_starts_a_server_as_the_first_described_generation_that_has_the_claim(monkeypatch: pytest.MonkeyPatch):
+    probed: dict[str, set[str]] = {}
 
-    def generations(claim: str, one: Candidate) -> set[str]:
-        return {server.generation for server in with_probed_generations(probes[claim], one, claim).topology.servers}
+    def noting(cell: Cell, *_: object) -> str:
+        """Note the generations of a cell that a check is about to run, and keep it from being run."""
+        probed[cell.scenario.removeprefix("probe-")] = {server.generation for server in cell.topology.servers}
+        return "only looked at"
 
-    assert generations("relay", of_2013) == generations("shadow-2013", of_2013) == {"ex2013"}
-    assert generations("shadow-2010", of_2013) == {"ex2010"}
-    assert generations("relay", candidate(*REFERENCE.claims, generations=("ex2010", "ex2013"))) == {"ex2010"}
-    assert generations("relay", REFERENCE) == {"ex2016"}
+    monkeypatch.setattr(command, "inapplicable_reason", noting)
+    for generations, of_relay in ((("ex2013", "ex2010"), "ex2013"), (("ex2010", "ex2013"), "ex2010")):
+        list(command.check(candidate(*REFERENCE.claims, generations=generations)))
+        assert probed.keys() == set(REFERENCE.claims)
+        assert probed["relay"] == {of_relay}
+        assert (probed["shadow-2013"], probed["shadow-2010"]) == ({"ex2013"}, {"ex2010"})
+    list(command.check(REFERENCE))
+    assert probed["relay"] == {"ex2016"}
 
 
 def test_a_moved_clock_makes_the_default_candidate_of_a_mixed_assignment_a_program():
@@ -318,8 +328,12 @@ def test_cells_with_verbs_of_profile_1_do_not_apply_to_a_server_with_another_dia
         for cell in one.cells("full", REFERENCE.own_timers)
         if (cell.scenario, cell.axes) == (scenario, axes)
     ]
-    assert inapplicable_reason(cell, Assignment(candidate(*REFERENCE.claims, dialect=FOREIGN)), SETTINGS) == said
+    foreign = candidate(*REFERENCE.claims, dialect=FOREIGN)
+    assert inapplicable_reason(cell, Assignment(foreign), SETTINGS) == said
     assert inapplicable_reason(cell, Assignment(candidate(*REFERENCE.claims)), SETTINGS) == ""
+    others = {name: foreign for name in cell.topology.by_name if f": {name} (" not in said}
+    assert others
+    assert inapplicable_reason(cell, Assignment(REFERENCE, others), SETTINGS) == "", "none of them gets these verbs"
 
 
 def test_the_dialect_between_two_servers_is_the_server_s_and_then_the_client_s():

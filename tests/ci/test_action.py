@@ -196,6 +196,8 @@ def test_a_job_with_an_invalid_description_fails_before_the_run(place: Path):
 
 def test_the_scripts_of_the_gitlab_template_leave_run_pages_and_junit(place: Path, tmp_path: Path):
     job = document("examples/ci/gitlab-ci.yml")["conformance"]
+    installs = document("action.yml")["runs"]["steps"][0]["run"].replace('"$PYTHON"', "python3")
+    assert job["before_script"] == installs.splitlines(), "as `place` was made"
     (tmp_path / ".conformance-venv").symlink_to(place / ".conformance-venv")
     own = {**job["variables"], "CANDIDATE": "reference", "OPTIONS": f"{RUNS} --should fail"}
     plain = {name: text for name, text in environment().items() if name != "PYTHONPATH"}

@@ -1,11 +1,12 @@
 """The gates: each kind of gap is reported, and a table without a gap reports none."""
 
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 
 from conformance.defects.page import page
-from conformance.defects.plan import Defect, active_defects
+from conformance.defects.plan import Defect, active_defects, disk_defects, retired_defects
 from conformance.defects.table import blind_gaps, build_table, gaps
 from conformance.defects.trial import Blame, Trial
 from conformance.requirements.catalogue import Catalogue, catalogue
@@ -124,7 +125,9 @@ def test_an_error_of_the_harness_is_not_a_catch():
 
 
 def test_the_page_names_every_defect_and_its_requirement():
-    text = page(build_table((ONE, TWO), ("s",), (SOUND, FIRST, SECOND)), SMALL)
+    retired = Defect("former", "SR-CRE-01", "Did another thing.", retired="Ruling 1 allows it.")
+    text = page(build_table((ONE, TWO), ("s",), (SOUND, FIRST, SECOND)), SMALL, (retired,))
+    assert "| `former` | Did another thing. | SR-CRE-01 | Ruling 1 allows it. |" in text
     assert "| `one` | Does the first thing wrong. | SR-CRE-01 | 1 of 1 cells | expect.shadow (1) |" in text
     assert "| `two` | Does the second thing wrong. | SR-CRE-02 | 1 of 1 cells | expect.shadow (1) |" in text
     assert "| s | one, two |" in text
@@ -151,8 +154,9 @@ def test_the_page_says_for_which_defects_another_requirement_is_blamed_first():
 
 def test_every_defect_has_a_description_and_breaks_a_requirement_of_the_catalogue():
     known: Catalogue = catalogue()
-    assert active_defects()
-    for defect in active_defects():
+    kinds = (active_defects(), retired_defects(), disk_defects())
+    assert all(kinds)
+    for defect in chain(*kinds):
         assert defect.breaks in known.ids, defect.name
         assert defect.says.endswith("."), defect.name
 

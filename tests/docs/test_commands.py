@@ -78,6 +78,14 @@ def test_commands_of_the_project_and_its_tools_stand_in_console_blocks(page: Pat
     assert commands_outside_of_blocks(page) == SHOWN.get(name_of(page), [])
 
 
+def test_a_command_outside_of_a_console_block_is_found(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "    pytest tests\n\n$ tox -e x\n\n```text\nconformance run\n```\n\n```console\n$ docker ps\n```\n", "utf-8"
+    )
+    assert commands_outside_of_blocks(page) == ["pytest tests", "tox -e x", "conformance run"]
+
+
 def test_every_command_that_is_run_elsewhere_stands_on_a_page_and_in_the_file_that_runs_it():
     assert set(ELSEWHERE) <= {command.text for page in PAGES for command in commands(page)}
     assert [file for file, words in ELSEWHERE.values() if words not in (ROOT / file).read_text("utf-8")] == []

@@ -1,6 +1,7 @@
 """The pages of the contracts are true: schemas as printed, rulings as cited, the tutorial's quotations of the example."""
 
 import ast
+import configparser
 import json
 import re
 import smtplib
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from conformance.commands.schemas import NAMES
 from tests.docs.conversing import EXAMPLES, PROGRAMS, WITHIN, Party, parties, running
 from tests.docs.pages import ROOT
 from tests.suite.helpers import conformance_command
@@ -19,7 +21,7 @@ TUTORIAL = (ROOT / "docs" / "build-a-shadow-node.md").read_text("utf-8")
 CITED = re.compile(r"\brulings? ((?:\d+)(?:(?:, | and )\d+)*)", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("name", ["node", "inspect"])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_command_prints_and_writes_the_published_schema(tmp_path: Path, name: str):
     published = (ROOT / "docs" / "schema" / f"{name}.json").read_bytes()
     printed = conformance_command("schema", name, cwd=tmp_path)
@@ -34,14 +36,12 @@ def test_rulings_are_numbered_without_gaps_and_cited_ones_exist():
     page = (ROOT / "docs" / "rulings.md").read_text("utf-8")
     numbers = [int(number) for number in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)]
     assert numbers == list(range(1, len(numbers) + 1))
-    places = [
-        *(ROOT / "docs").glob("*.md"),
-        *(ROOT / "scenarios").rglob("*.yaml"),
-        *(ROOT / "conformance").rglob("*.py"),
-    ]
+    folders = (ROOT / name for name in ("conformance", "docs", "examples", "fixtures", "scenarios", "tests"))
+    places = [*ROOT.glob("*.md"), *(path for folder in folders for path in folder.rglob("*"))]
     cited = {
         int(number)
         for path in places
+        if path.suffix in (".md", ".py", ".yaml")
         for found in CITED.findall(path.read_text("utf-8"))
         for number in re.findall(r"\d+", found)
     }
@@ -49,6 +49,7 @@ def test_rulings_are_numbered_without_gaps_and_cited_ones_exist():
 
 
 def test_the_tutorial_quotes_the_description_files():
+    assert {path.stem for path in EXAMPLE.glob("*.yaml")} == {"minimal", "acknowledges-first"}
     quoted = [yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```$", TUTORIAL, re.MULTILINE | re.DOTALL)]
     for part, name in zip(quoted, ("minimal", "acknowledges-first"), strict=True):
         whole = yaml.safe_load((EXAMPLE / f"{name}.yaml").read_text("utf-8"))
@@ -78,8 +79,13 @@ def test_the_example_has_these_claims_and_ci_runs_it():
         "relay dsn lmtp-delivery duplicate-detection shadow-2013 inspect".split()  # noqa: SIM905
     )
     assert described["contract"] == 2
-    stages = re.findall(r"tox run -e (\S+)", (ROOT / ".ci" / "run").read_text("utf-8"))
+    stages = re.findall(r"^python3 -m tox run -e (\S+)", (ROOT / ".ci" / "run").read_text("utf-8"), re.MULTILINE)
     assert {"example", "example-defects"} <= set(stages)
+    environments = configparser.ConfigParser(interpolation=None)
+    environments.read(ROOT / "tox.ini", "utf-8")
+    for name, program in (("example", "conformance run scenarios/creation"), ("example-defects", "try_defects.py")):
+        assert program in environments[f"testenv:{name}"]["commands"]
+    assert "--candidate examples/minimal-shadow-node/minimal.yaml" in environments["testenv:example"]["commands"]
 
 
 @pytest.mark.long

@@ -9,7 +9,8 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, name_of
 
 INDEX = ROOT / "docs" / "README.md"
-LINKED = [*PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md"))]
+OTHERS = ("ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md", "docs/changelog.d/README.md", "reports/README.md")
+LINKED = [*PAGES, *(ROOT / name for name in OTHERS)]
 
 _FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{1,6} +(.*?)(?: +#+)?$", re.MULTILINE)

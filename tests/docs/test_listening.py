@@ -70,4 +70,7 @@ def test_every_behaviour_that_it_shows_is_one():
     rows = re.findall(r"^\| (`[^|]+`) \|", ADDRESSES, re.MULTILINE)
     shown = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
     assert len(shown) > 10
+    in_sentences = re.findall(r"`([\w+-]+)@[^`]*`", TEXT)
+    assert "rcpt-451+1" in in_sentences
+    shown += in_sentences
     assert [name for name in shown if parse_behaviour(f"{name}@b.test") is None] == []

@@ -71,7 +71,9 @@ def test_the_allure_site_is_where_the_text_says(place: Path, allure: Path | None
     for command in (command for command in COMMANDS if WITH_NPM in command):
         ran = conformance_command(*shlex.split(command)[1:], cwd=place)
         assert ran.returncode == 0, (command, ran.stdout + ran.stderr)
-    assert (place / "reports/reading/site/allure/index.html").is_file()
+    (page,) = re.findall(r"^`([^`]+)` opens without a server", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert page == "site/allure/index.html"
+    assert (place / "reports/reading" / page).is_file()
 
 
 def test_the_comparison_of_two_equal_runs_finds_no_change(place: Path) -> None:

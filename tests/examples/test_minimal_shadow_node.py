@@ -90,7 +90,9 @@ def test_it_has_at_most_the_lines_of_code_that_the_tutorial_states():
 
 @pytest.mark.parametrize("path", sorted(EXAMPLE.glob("*.yaml")), ids=lambda path: path.stem)
 def test_its_descriptions_have_no_unknown_placeholder(path: Path):
-    assert list(unknown_placeholders(read_description(path))) == []
+    described = read_description(path)
+    assert list(unknown_placeholders(described)) == []
+    assert described.files == {}, "a file could have placeholders too"
 
 
 def test_each_of_its_thirty_defects_names_a_row_and_replaces_a_function():

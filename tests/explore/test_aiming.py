@@ -7,7 +7,7 @@ import pytest
 from conformance.explore import grammar
 from conformance.explore.aiming import Aim
 from conformance.explore.scenes import Scene
-from conformance.scenarios.steps.breaking import Fault
+from conformance.scenarios.steps.breaking import Fault, Partition
 from conformance.scenarios.steps.nodes import Kill, Moment
 from conformance.topology import Topology
 from tests.judge.history import History, Mail
@@ -30,10 +30,11 @@ def test_no_fault_is_aimed_at_a_session_before_the_first_step_but_at_one_after_i
     history.final("mbx1", "mbx2", 250)
     history.step("ended", "1", "send")
     scene = Scene(topology, (), 60.0, frozenset(grammar.FEATURES))
-    links = set()
+    links, cuts = set(), set()
     for seed in range(60):
         aim = Aim(random.Random(seed), scene, history.events, grammar.Bias(aimed=aimed))  # noqa: S311
         actions = [insertion.action for one in aim.draw(["f1", "f2"]) for insertion in one.insertions]
         aims = [action.at if isinstance(action, Kill) else action for action in actions]
         links |= {(one.sender, one.to) for one in aims if isinstance(one, Fault | Moment)}
-    assert links == {("mbx1", "mbx2")} | (set() if before else {("mbx2", "mbx1")})
+        cuts |= {tuple(end for (end,) in one.between) for one in aims if isinstance(one, Partition)}
+    assert links == cuts == {("mbx1", "mbx2")} | (set() if before else {("mbx2", "mbx1")})

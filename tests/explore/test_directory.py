@@ -168,6 +168,13 @@ def test_files_of_a_later_version_or_without_sense_are_refused(tmp_path: Path) -
     (tmp_path / "header.json").write_text('{"schema": 2, "unknown": 1}', "utf-8")
     with pytest.raises(SchemaTooNew, match="schema 2"):
         read_exploration(tmp_path)
+    with pytest.raises(SchemaTooNew, match="schema 2"):
+        Journal.open(tmp_path, header())
+    (tmp_path / "header.json").write_text('{"schema": 1, "unknown": 1}', "utf-8")
+    with pytest.raises(RunDirectoryError, match=r"header.json: \w+: Field required"):
+        read_exploration(tmp_path)
+    with pytest.raises(RunDirectoryError, match=r"header.json: \w+: Field required"):
+        Journal.open(tmp_path, header())
     (tmp_path / "header.json").unlink()
     with pytest.raises(RunDirectoryError, match="header.json cannot be read"):
         read_exploration(tmp_path)

@@ -69,11 +69,15 @@ def test_a_point_that_the_first_fault_makes_unreachable_is_counted(every: SceneP
 
 
 def test_first_faults_with_the_same_history_have_pairs_once(every: ScenePlans) -> None:
-    text = "outside>mbx1 MAIL 1 answered 550"
-    once = sweep_pairs(named(every, text), SOUND, SETTINGS, 1, reason_against)
-    twice = sweep_pairs(named(every, text, text), SOUND, SETTINGS, 1, reason_against)
-    assert len(twice.plans) == len(once.plans) > 0
-    assert twice.pruned["another first fault has the same history"] == len(once.plans)
+    first, alike = (f"mbx1>mbx1-store {words}" for words in ("MAIL 1 heard drop", "MAIL 1 after drop"))
+    other = "outside>mbx1 MAIL 1 answered 550"
+    texts = (first, alike, other)
+    alone = {text: sweep_pairs(named(every, text), SOUND, SETTINGS, 1, reason_against) for text in texts}
+    together = sweep_pairs(named(every, *texts), SOUND, SETTINGS, 1, reason_against)
+    names = [plan.name for text in (first, other) for plan in alone[text].plans]
+    assert [plan.name for plan in together.plans] == names
+    assert all(len(found.plans) > 0 for found in alone.values())
+    assert together.pruned["another first fault has the same history"] == len(alone[alike].plans)
 
 
 def test_pairs_do_not_depend_on_the_number_of_processes(singles: Enumeration, pairs: Enumeration) -> None:

@@ -56,15 +56,14 @@ def test_every_module_of_the_reference_that_has_mutants_has_groups_of_the_catalo
 
 def test_the_longest_entry_counts():
     groups = {"queue": ("RLY",), "queue/x.py": ("BIF",), "queue/x.py:find": ("DUP",), "queue/y.py:Store": ("SFN",)}
-    pins = Pins({}, frozenset(), groups, {})
-    found = [
-        pins.groups_of(Site(file, function, "drop-not", 1, 1))
-        for file, function in [
-            ("queue/x.py", "f"), ("queue/x.py", "find"), ("queue/x.py", "find_all"), ("queue/y.py", "Store.add"),
-            ("queue/y.py", "Stores.add"), ("z.py", "f"),
-        ]
-    ]  # fmt: skip
-    assert found == [("BIF",), ("DUP",), ("BIF",), ("SFN",), ("RLY",), ()]
+    functions = {
+        ("queue/x.py", "f"): ("BIF",), ("queue/x.py", "find"): ("DUP",), ("queue/x.py", "find_all"): ("BIF",),
+        ("queue/y.py", "Store.add"): ("SFN",), ("queue/y.py", "Stores.add"): ("RLY",), ("z.py", "f"): (),
+    }  # fmt: skip
+    for entries in (groups, dict(reversed(groups.items()))):  # neither the first nor the last that fits
+        pins = Pins({}, frozenset(), entries, {})
+        sites = [Site(file, function, "drop-not", 1, 1) for file, function in functions]
+        assert [pins.groups_of(site) for site in sites] == list(functions.values())
 
 
 @pytest.mark.parametrize("second", ["equivalent.yaml", "no-row.yaml"])

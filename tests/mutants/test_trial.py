@@ -102,6 +102,7 @@ def test_a_mutant_that_accepts_and_keeps_nothing_is_killed_by_a_requirement(cell
 def test_a_mutant_whose_change_no_cell_reaches_survives_all_cells(cells: list[Cell]):
     """It changes what a server does that has a journal, and no server of these cells has one."""
     assert len(cells) == 3
+    assert {cell.topology.journal for cell in cells} == {None}
     result, _ = result_of(site("journal.py", "Journaling.send_report_if_due", "remove-call"), cells)
     assert (result.outcome, result.ran) == ("survived", len(cells))
 

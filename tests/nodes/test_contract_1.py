@@ -76,6 +76,8 @@ def reloaded(words: str, directory: Path, configuration: dict[str, Any]) -> None
     async def steps() -> None:
         node = ExecNode("mbx1", Candidate.model_validate(fields), directory)
         await node.start(configuration)
+        with node.log.open("a", encoding="utf-8") as log:
+            log.write("the first configuration was read\n")
         try:
             await node.reload(configuration)
         finally:
@@ -85,7 +87,7 @@ def reloaded(words: str, directory: Path, configuration: dict[str, Any]) -> None
 
 
 @pytest.mark.integration
-def test_a_line_of_the_log_answers_a_reload(tmp_path: Path, configuration: dict[str, Any]):
+def test_a_later_line_of_the_log_answers_a_reload(tmp_path: Path, configuration: dict[str, Any]):
     reloaded("the new configuration is in force", tmp_path / "applied", configuration)
     with pytest.raises(ConfigurationRefused, match="Bogus: unknown"):
         reloaded("configuration refused: Bogus: unknown", tmp_path / "refused", configuration)

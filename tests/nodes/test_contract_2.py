@@ -83,6 +83,9 @@ def test_the_names_of_servers_are_in_upper_case_on_request_but_not_that_in_the_k
     hops = [hop["name"] for route in document["routes"] for hop in route["next_hops"]]
     assert hops == ["HUB1", "outside", "outside"]
     not_requested = rendered(topology, None)
+    assert not_requested["name"] == "mbx1"
+    hops = [hop["name"] for route in not_requested["routes"] for hop in route["next_hops"]]
+    assert hops == ["hub1", "outside", "outside"]
     assert [peer["name"] for peer in not_requested["peers"]] == ["mbx2", "hub1", "submission"]
     assert {mailbox["server"] for mailbox in not_requested["mailboxes"]} == {"mbx1", "mbx2", "hub1"}
 
@@ -97,7 +100,11 @@ def test_without_defaults_a_configuration_has_only_what_topology_and_scenario_se
         }
     )
     topology = topology.model_copy(
-        update={"transport": {"MessageRetryInterval": 60}, "servers": (first, *others)},
+        update={
+            "transport": {"MessageRetryInterval": 60},
+            "servers": (first, *others),
+            "hub_sites": ("London",),
+        }
     )
     document = rendered(
         topology,
@@ -118,7 +125,7 @@ def test_without_defaults_a_configuration_has_only_what_topology_and_scenario_se
         "transport": {**address, "connection_timeout": 2, "externally_secured": True},
         "delivery": address,
     }
-    assert document["sites"] == [{"name": site} for site in topology.all_sites]
+    assert document["sites"] == [{"name": "NewYork"}, {"name": "London", "hub": True}]
     NodeDocument.model_validate_json(json.dumps(document))
 
 
@@ -132,7 +139,7 @@ def test_a_configuration_of_contract_2_marks_hub_sites():
     }
 
 
-def test_the_examples_of_the_page_are_valid(tmp_path: Path):
+def test_the_json_examples_of_the_page_are_valid(tmp_path: Path):
     NodeDocument.model_validate_json(json.dumps(EXAMPLES[0]))
     (inspected,) = [example for example in EXAMPLES if "queues" in example]
     InspectDocument.model_validate_json(json.dumps(inspected))

@@ -147,9 +147,11 @@ def test_healing_one_of_two_troubles_leaves_the_other_and_its_count(tmp_path: Pa
         assert said(disk, SYNC_FAILS, tmp_path) == "Input/output error"
         assert (disk.faults_met(SLOW), disk.faults_met(failing)) == ("3 slow syncs", "2 failed syncs")
         await disk.apply(SLOW, 0.001)  # from now on its syncs are counted anew
+        said(disk, SYNC_FAILS, tmp_path)
         await disk.heal(failing)
         said(disk, SYNCS_THREE_TIMES, tmp_path)
-        assert (disk.faults_met(SLOW), disk.faults_met(failing)) == ("3 slow syncs", "2 failed syncs")
+        said(disk, SYNCS_THREE_TIMES, tmp_path)
+        assert (disk.faults_met(SLOW), disk.faults_met(failing)) == ("6 slow syncs", "3 failed syncs")
         await disk.close()
 
     run(test)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.layer import Layer
 from conformance.nodes.disks.loop import LoopDisk
 from conformance.nodes.disks.node_disk import NodeDisk, unsupported_reason
-from tests.nodes.disk_programs import content, disk_of, layered, on, on_loop, run
+from tests.nodes.disk_programs import content, disk_of, layered, on, on_loop, run, said
 
 WRITES = """
 import os, sys
@@ -34,9 +35,9 @@ def sync_names(name=""):
 os.mkdir(os.path.join(sys.argv[1], "sub"))
 write("synced", b"all of it", sync=True)
 write("sub/deep", b"below", sync=True)
-write("renamed-before", b"x", sync=True)
-write("deleted", b"x", sync=True)
-write("deleted-and-synced", b"x", sync=True)
+write("renamed-before", b"moves", sync=True)
+write("deleted", b"goes", sync=True)
+write("deleted-and-synced", b"is gone", sync=True)
 os.unlink(os.path.join(sys.argv[1], "deleted-and-synced"))
 sync_names(); sync_names("sub")
 write("not-synced", b"never mind", sync=False)
@@ -46,9 +47,9 @@ os.rename(os.path.join(sys.argv[1], "renamed-before"), os.path.join(sys.argv[1],
 print("done", flush=True)
 sys.stdin.read()
 """
-AFTER_A_CUT = {"synced": "all of it", "sub/deep": "below", "renamed-before": "x", "deleted": "x"}
+AFTER_A_CUT = {"synced": "all of it", "sub/deep": "below", "renamed-before": "moves", "deleted": "goes"}
 AFTER_A_KILL = {
-    "synced": "all of it and more", "sub/deep": "below", "renamed-after": "x", "not-synced": "never mind",
+    "synced": "all of it and more", "sub/deep": "below", "renamed-after": "moves", "not-synced": "never mind",
 }  # fmt: skip
 
 
@@ -94,22 +95,29 @@ def test_a_kill_without_a_power_cut_loses_nothing(tmp_path: Path) -> None:
     run(test)
 
 
+LISTS = "import os, sys; print(*sorted(set(os.listdir(sys.argv[1])) - {'lost+found'}))"
+
+
 @pytest.mark.usefixtures("kind")
 def test_files_from_before_the_first_start_count_as_synced_and_a_wiped_disk_is_empty(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "power-cut")
-        (tmp_path / "data" / "early").write_text("here")
+        (tmp_path / "data" / "folder").mkdir()
+        (tmp_path / "data" / "folder" / "early").write_text("here")
+        (tmp_path / "data" / "empty").touch()
         await disk.mount()
         await disk.cut_power()
         await disk.mount()
-        assert content(disk, tmp_path) == {"early": "here"}
-        (tmp_path / "data" / "early").unlink()
+        assert content(disk, tmp_path) == {"folder/early": "here"}
+        assert said(disk, LISTS, tmp_path) == "empty folder"
+        (tmp_path / "data" / "empty").unlink()
+        shutil.rmtree(tmp_path / "data" / "folder")
         await disk.wipe()
         await disk.mount()
-        assert content(disk, tmp_path) == {}
+        assert said(disk, LISTS, tmp_path) == ""
         await disk.cut_power()
         await disk.mount()
-        assert content(disk, tmp_path) == {}, "a power cut does not bring the wiped files back"
+        assert said(disk, LISTS, tmp_path) == "", "a power cut does not bring the wiped files back"
         await disk.close()
 
     run(test)

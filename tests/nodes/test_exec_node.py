@@ -165,7 +165,7 @@ def test_guard_and_node_end_when_the_harness_is_killed(tmp_path: Path):
     assert not node.is_running()
 
 
-@pytest.mark.parametrize(("codes", "returned"), [([0], 143), ([0, 143], 0), ([143], 0)])
+@pytest.mark.parametrize(("codes", "returned"), [([0], 143), ([0, 143], 0), ([143], 0), ([143, 7], 0)])
 def test_a_stop_may_exit_with_any_code_that_the_description_lists(
     tmp_path: Path, configuration: dict, codes: list[int], returned: int
 ):

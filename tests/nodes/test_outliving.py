@@ -165,9 +165,12 @@ def test_if_one_of_two_guards_is_killed_the_other_kills_the_node(
             await node.start(configuration)
             process = node._process
             assert process is not None
+            guards = {p.pid for p in marked(str(tmp_path)) if "guard.py" in " ".join(p.cmdline())}
+            assert len(guards) == 2
             assert len([p for p in marked(str(tmp_path)) if "guard.py" not in " ".join(p.cmdline())]) == 2
             above = psutil.Process(process.pid)
             victim = above if which != "the guard" else above.children()[0]
+            assert victim.pid in guards
             victim.kill()
             await node._ended.wait()
             deadline = time.monotonic() + 10

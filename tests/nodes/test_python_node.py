@@ -37,6 +37,10 @@ def create(path: Path, clock: Any, defect: str | None = None) -> BrokenNode:
     return BrokenNode(AttributeError("no such attribute"))
 
 
+def create_nothing(path: Path, clock: Any, defect: str | None = None) -> BrokenNode:
+    raise AttributeError("no such attribute")
+
+
 def create_refusing(path: Path, clock: Any, defect: str | None = None) -> BrokenNode:
     return BrokenNode(ValueError("no such site"))
 
@@ -55,17 +59,20 @@ class Clock:
 MADE: list[BrokenNode] = []
 
 
-async def start_and_close(directory: Path, factory: str, error: type[Exception], text: str) -> None:
+async def start_and_close(directory: Path, factory: str, error: type[Exception], text: str, *, made: int = 1) -> None:
     MADE.clear()
     node = PythonNode("mbx1", f"{__name__}:{factory}", directory, Clock())  # type: ignore[arg-type]
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=text) as raised:
         await node.start({})  # type: ignore[arg-type]
-    assert [server.is_serving() for made in MADE for server in made.servers] == [False]
+    assert type(raised.value) is error, "a failure is no refusal of the configuration"
+    assert [server.is_serving() for one in MADE for server in one.servers] == [False] * made
     await node.close()
 
 
 def test_an_exception_as_a_node_starts_is_the_failure_of_the_node(tmp_path: Path):
-    asyncio.run(start_and_close(tmp_path, "create", NodeError, "mbx1: start: AttributeError: no such attribute"))
+    said = "mbx1: start: AttributeError: no such attribute"
+    asyncio.run(start_and_close(tmp_path, "create", NodeError, said))
+    asyncio.run(start_and_close(tmp_path, "create_nothing", NodeError, said, made=0))
 
 
 def test_a_node_that_refuses_its_configuration_after_it_opened_a_listener_is_closed(tmp_path: Path):

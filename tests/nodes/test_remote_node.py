@@ -188,13 +188,20 @@ def test_one_remote_server_cannot_be_several_servers_of_a_topology():
 )
 def test_a_host_other_than_this_machine_needs_to_be_allowed(host: str, here: bool):
     assert is_loopback(host) is here
-    there = candidate(addresses={"frontend": {"host": host, "port": 25}})
-    check_hosts([there], [host])
-    if here:
-        check_hosts([there], [])
-    else:
-        with pytest.raises(CandidateError, match=f"--allow-hosts {host}"):
-            check_hosts([there], ["192.0.2.7"])
+    there = {"host": host, "port": 25}
+    descriptions: dict[str, dict[str, Any]] = {
+        "addresses.frontend": {"addresses": {"frontend": there, "transport": {"port": 26}}},
+        "addresses.transport": {"addresses": {"frontend": {"port": 26}, "transport": there}},
+        "next-hops.outside2": {"next-hops": {"outside": {"port": 26}, "outside2": there}},
+    }
+    for key, changes in descriptions.items():
+        described = candidate(**changes)
+        check_hosts([described], [host])
+        if here:
+            check_hosts([described], [])
+        else:
+            with pytest.raises(CandidateError, match=f"{key} is {host}, .* --allow-hosts {host}"):
+                check_hosts([candidate(), described], ["192.0.2.7"])
 
 
 @pytest.mark.parametrize(
@@ -311,11 +318,20 @@ def test_the_description_s_commands_kill_and_start_a_remote_server(tmp_path: Pat
     ],
 )
 def test_a_command_that_fails_is_reported(tmp_path: Path, command: tuple[str, ...], said: str):
-    node = RemoteNode(
-        "mta1", candidate(commands={"start": command, "kill": ["x"]}, **{"command-within": 0.5}), tmp_path
-    )
-    with pytest.raises(NodeError, match=said):
-        asyncio.run(node.start({"listeners": {}}))
+    commands = dict.fromkeys(("start", "stop", "reload", "flush"), command)
+    node = RemoteNode("mta1", candidate(commands=commands, **{"command-within": 0.5}), tmp_path)
+
+    async def steps() -> None:
+        with pytest.raises(NodeError, match=f"mta1: start: .*{said}"):
+            await node.start({"listeners": {}})
+        with pytest.raises(NodeError, match=f"mta1: stop: .*{said}"):
+            await node.stop()
+        with pytest.raises(NodeError, match=f"mta1: reload: .*{said}"):
+            await node.reload({"listeners": {}})
+        with pytest.raises(NodeError, match=f"mta1: flush: .*{said}"):
+            await node.command("flush")
+
+    asyncio.run(steps())
     assert psutil.Process().children() == []
 
 

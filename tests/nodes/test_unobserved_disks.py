@@ -86,6 +86,9 @@ def test_a_static_child_program_makes_a_disk_unobserved(tmp_path: Path, way: str
 
 def test_a_cleaned_environment_makes_a_disk_unobserved(tmp_path: Path) -> None:
     program, disk = built(tmp_path, WRITES), mounted(tmp_path)
+    run(disk, f"os.execve({str(program)!r}, ['p'], os.environ)", tmp_path / "data")
+    disk.cut_power()
+    asyncio.run(disk.mount())
     run(disk, f"os.execve({str(program)!r}, ['p'], {{}})", tmp_path / "data")
     with pytest.raises(UnobservedDisk, match="program is started with a cleaned environment"):
         disk.cut_power()
@@ -126,7 +129,8 @@ def test_io_uring_makes_a_disk_unobserved(tmp_path: Path) -> None:
         disk.cut_power()
 
 
-def test_system_calls_by_number_are_observed(tmp_path: Path) -> None:
+def test_syncs_and_a_rename_by_the_number_of_their_system_call_are_observed(tmp_path: Path) -> None:
+    """The numbers are those of fsync, renameat2, fdatasync and syncfs."""
     disk = mounted(tmp_path)
     run(
         disk,
@@ -136,6 +140,15 @@ def test_system_calls_by_number_are_observed(tmp_path: Path) -> None:
     )
     disk.cut_power("what-posix-promises")
     assert {path.name: path.read_text() for path in (tmp_path / "data").iterdir()} == {"g": "xy"}
+    asyncio.run(disk.mount())
+    run(
+        disk,
+        "import ctypes; C = ctypes.CDLL(None); fd = os.open('h', os.O_CREAT | os.O_WRONLY); os.write(fd, b'z'); "
+        "C.syscall(306, fd); os.write(fd, b'lost')",
+        tmp_path / "data",
+    )
+    disk.cut_power("what-posix-promises")
+    assert {path.name: path.read_text() for path in (tmp_path / "data").iterdir()} == {"g": "xy", "h": "z"}
 
 
 @pytest.mark.parametrize(
@@ -261,7 +274,8 @@ def test_concurrent_processes_and_threads_are_all_observed(tmp_path: Path) -> No
         "import threading\n"
         "def work(who):\n"
         "    for n in range(25):\n"
-        "        fd = os.open(f't{who}', os.O_CREAT | os.O_WRONLY); os.write(fd, b'x' * 5000); os.fsync(fd); os.close(fd)\n"
+        "        fd = os.open(f't{who}', os.O_CREAT | os.O_WRONLY); os.write(fd, f'{who}-{n} '.encode() * 1000)\n"
+        "        os.fsync(fd); os.close(fd)\n"
         "        os.rename(f't{who}', f'm{who}-{n}')\n"
         "for p in range(4):\n"
         "    if os.fork() == 0:\n"
@@ -273,8 +287,9 @@ def test_concurrent_processes_and_threads_are_all_observed(tmp_path: Path) -> No
     )
     run(disk, work, tmp_path / "data")
     disk.cut_power()
-    assert len(list((tmp_path / "data").iterdir())) == 4 * 3 * 25
-    assert {path.stat().st_size for path in (tmp_path / "data").iterdir()} == {5000}
+    names = [f"{p}{t}-{n}" for p in range(4) for t in range(3) for n in range(25)]
+    found = {path.name: path.read_text() for path in (tmp_path / "data").iterdir()}
+    assert found == {f"m{name}": f"{name} " * 1000 for name in names}
 
 
 def test_programs_that_are_killed_at_work_do_not_block_the_next(tmp_path: Path) -> None:

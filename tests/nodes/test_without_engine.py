@@ -53,6 +53,13 @@ def test_without_an_engine_a_cell_is_not_applicable_and_names_the_socket(tmp_pat
 def test_the_shipped_image_needs_no_more_than_the_project_and_claims_what_the_reference_claims():
     required = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
     assert set() < set((PLACE / "requirements.txt").read_text("utf-8").split()) <= set(required)
+    runs = [
+        line.removeprefix("RUN ") for line in (PLACE / "Dockerfile").read_text("utf-8").splitlines() if "RUN" in line
+    ]
+    install, check = (json.loads(run) for run in runs)
+    assert install[:4] == ["python3", "-m", "pip", "install"]
+    assert [word for word in install[4:] if word[:2] != "--"] == ["-r", "/app/requirements.txt"]
+    assert check == ["python3", "-c", "import conformance.reference.main"], "it installs nothing more"
     described = read_description(PLACE / "reference.yaml")
     assert (described.identity, described.claims) == (REFERENCE.identity, REFERENCE.claims)
     assert set(described.commands) == set(REFERENCE.commands)

@@ -77,16 +77,24 @@ def test_every_check_has_a_server_that_fails_it_or_gets_its_warning():
 
 
 def test_without_the_option_rcpt_no_mail_is_sent(context: ssl.SSLContext):
+    class Notes(Miniature):
+        contents = 0
+
+        async def content(self) -> bytes | None:
+            Notes.contents += 1
+            return await super().content()
+
     async def run() -> list[LiveFinding]:
-        async with serve(Miniature, context) as address:
+        async with serve(Notes, context) as address:
             return await probe(Server(address, 0.6), 20)
 
     findings = asyncio.run(run())
-    assert Miniature.messages == []
+    assert (Notes.messages, Notes.contents) == ([], 0), "not even one that is refused"
     reasons = {finding.check: finding.sentence for finding in findings if "--rcpt" in finding.sentence}
     assert {"message-accepted", "size-enforced", "message-ends-at-crlf-dot-crlf-only", "arrives-once"} <= set(reasons)
-    probed(Miniature, context, ("message-accepted",))
-    assert Miniature.messages, "with it a message is sent"
+    probed(Notes, context, ("message-accepted",))
+    assert Notes.messages, "with it a message is sent"
+    assert Notes.contents == len(Notes.messages)
 
 
 def test_variants_differ_and_none_for_the_command_data_has_the_end_of_content_in_it() -> None:

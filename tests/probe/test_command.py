@@ -19,6 +19,7 @@ from conformance.cli import main
 from conformance.probe import run
 from conformance.probe.checks import CHECKS, Check, Judgement
 from conformance.probe.server import Server
+from conformance.probe.sink import ProbeSink
 from conformance.testing import BackgroundLoop, MailNode
 
 pytest_plugins = ["conformance.fixtures"]
@@ -163,11 +164,15 @@ def test_a_server_that_refuses_everyone_gives_four_checks_an_occasion_and_passes
 
 
 def test_a_hostile_greeting_does_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]):
-    with lines_server(b"220 \x1b[2J\xff[red]\r\n", closes=True) as where:
+    with lines_server(b"220 \x1b[2J\x9b2J\x07\xff[red]\r\n", closes=True) as where:
         assert probe(where, "--timeout", "2", "--check", "greeting-names-the-host") == 1
-    out = capsys.readouterr().out
-    assert r"220 \x1b[2J\xff[red]" in out
-    assert "\x1b" not in out
+        said = capsys.readouterr()
+        assert probe(where, "--timeout", "2", "--check", "greeting-names-the-host", "--json") == 1
+    assert r"220 \x1b[2J\x9b2J\x07\xff[red]" in said.out
+    in_json = capsys.readouterr()
+    assert "[2J" in in_json.out
+    shown = said.out + said.err + in_json.out + in_json.err
+    assert [character for character in shown if not character.isprintable() and character != "\n"] == []
 
 
 @pytest.mark.integration
@@ -184,8 +189,16 @@ def test_the_reference_is_probed_within_ten_seconds(mail_node, capsys: pytest.Ca
 
 @pytest.mark.integration
 def test_mail_for_the_recipient_of_the_option_rcpt_comes_back_to_the_sink(
-    mail_node, capsys: pytest.CaptureFixture[str]
+    mail_node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
+    came: set[str] = set()
+    deliver = ProbeSink.deliver
+
+    def noted(sink: ProbeSink, port: int, sender: str, recipients: list[str], content: bytes) -> list[str]:
+        came.update(recipients)
+        return deliver(sink, port, sender, recipients, content)
+
+    monkeypatch.setattr(ProbeSink, "deliver", noted)
     node: MailNode = mail_node("exec:reference")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -194,6 +207,7 @@ def test_mail_for_the_recipient_of_the_option_rcpt_comes_back_to_the_sink(
     findings = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
     for check in ("message-ends-at-crlf-dot-crlf-only", "relays-one-message", "arrives-once", "content-unchanged"):
         assert findings[check]["outcome"] == "pass", findings[check]["sentence"]
+    assert came == {"victor@outside.test"}
 
 
 def test_a_sink_without_a_recipient_or_at_a_taken_port_is_2(aiosmtpd: str, capsys: pytest.CaptureFixture[str]):

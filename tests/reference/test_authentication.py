@@ -18,28 +18,34 @@ from conformance.topology import Topology
 from conformance.wire.talk import TalkResult, talk
 
 SECRET = "between-one-and-two"
+OTHER_SECRET = "between-three-and-two"
 
 
-def two_hubs(secret: str | None) -> Topology:
+def three_hubs(secret: str | None) -> Topology:
+    """Return hubs of which hub2 has a secret with hub1, or none for None, and then with hub3 another, or none."""
+    other = None if secret is None else OTHER_SECRET
     return Topology.model_validate(
         {
-            "name": "two-hubs",
+            "name": "three-hubs",
             "externally-secured": False,
             "servers": [
-                {"name": name, "generation": "ex2010", "role": "hub", "site": "A"} for name in ("hub1", "hub2")
+                {"name": name, "generation": "ex2010", "role": "hub", "site": "A"} for name in ("hub1", "hub2", "hub3")
             ],
-            "rights": [{"server": "hub2", "peer": "hub1", "secret": secret}],
+            "rights": [
+                {"server": "hub2", "peer": "hub1", "secret": secret},
+                {"server": "hub2", "peer": "hub3", "secret": other},
+            ],
         }
     )
 
 
 def with_hub2(tmp_path: Path, secret: str | None, steps) -> None:
-    """Run hub2, which shares a secret with hub1, and call the steps of a test with its address."""
+    """Run hub2, which shares this secret with hub1, and call the steps of a test with its address."""
 
     async def main() -> None:
         leases = PortLeases()
         ports = {door: ("127.0.0.1", leases.lease()) for door in ("frontend", "transport")}
-        topology = two_hubs(secret)
+        topology = three_hubs(secret)
         wiring = Wiring(listen=lambda server, door: ports[door], dial=lambda *pair: ("127.0.0.1", 9))
         document = render(topology, topology.by_name["hub2"], wiring, data_dir=tmp_path / "data", seed=1)
         path = tmp_path / "node.json"
@@ -103,7 +109,13 @@ def test_a_recorded_authentication_has_its_secret_redacted(tmp_path: Path):
     with_hub2(tmp_path, SECRET, steps)
 
 
-@pytest.mark.parametrize("line", ["hub1:a guess", "hub2:between-one-and-two", "stranger:between-one-and-two", "hub1:"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "hub1:a guess", "hub1:between-three-and-two", "hub2:between-one-and-two", "hub3:between-one-and-two",
+        "stranger:between-one-and-two", "hub1:",
+    ],
+)  # fmt: skip
 def test_a_client_with_a_wrong_secret_stays_unauthenticated(tmp_path: Path, line: str):
     async def steps(address: tuple[str, int]) -> None:
         user, _, secret = line.partition(":")
@@ -154,10 +166,22 @@ def test_without_a_secret_neither_starttls_nor_auth_is_offered_to_other_servers(
     with_hub2(tmp_path, None, steps)
 
 
-@pytest.mark.parametrize(("secret", "known"), [(SECRET, True), ("a guess", False), (None, False)])
-def test_the_smtp_client_authenticates_with_the_secret_of_the_pair(tmp_path: Path, secret: str | None, known: bool):
+@pytest.mark.parametrize(
+    ("name", "secret", "known"),
+    [
+        ("hub1", SECRET, True),
+        ("hub3", OTHER_SECRET, True),
+        ("hub1", OTHER_SECRET, False),
+        ("hub3", SECRET, False),
+        ("hub1", "a guess", False),
+        ("hub1", None, False),
+    ],
+)
+def test_the_smtp_client_authenticates_with_the_secret_of_the_pair(
+    tmp_path: Path, name: str, secret: str | None, known: bool
+):
     async def steps(address: tuple[str, int]) -> None:
-        dialogue = SmtpDialogue(address, "hub1", 5.0, secret)
+        dialogue = SmtpDialogue(address, name, 5.0, secret)
         await dialogue.open()
         assert ("XSHADOW" in dialogue.keywords) is known
         await dialogue.quit()

@@ -1,6 +1,7 @@
 """Which servers are asked to keep a shadow, in which order, and how often (SR-PRF)."""
 
 import asyncio
+import itertools
 import random
 from collections import Counter
 from pathlib import Path
@@ -59,16 +60,22 @@ def test_within_one_site_the_preference_is_ignored(preference: str, across_sites
     assert sites(configured("cross-site-dag", **changes)) == across_sites
 
 
-def test_a_server_known_to_be_down_is_tried_last():
-    config = configured("three-servers-one-dag")
+def test_a_server_known_to_be_down_is_tried_last_of_its_group():
+    """One group are the servers of this site, the other those of all other sites."""
 
-    def orders(*down: str) -> set[tuple[str, ...]]:
+    def orders(config: NodeConfiguration, *down: str) -> set[tuple[str, ...]]:
         tried = [servers_to_try(config, frozenset(down), random.Random(seed)) for seed in range(20)]
         return {tuple(peer.name for peer in peers) for peers in tried}
 
-    assert orders("mbx2") == {("mbx3", "mbx2")}
-    assert orders("mbx3") == {("mbx2", "mbx3")}
-    assert orders() == {("mbx2", "mbx3"), ("mbx3", "mbx2")}
+    here = configured("three-servers-one-dag")
+    assert orders(here, "mbx2") == {("mbx3", "mbx2")}
+    assert orders(here, "mbx3") == {("mbx2", "mbx3")}
+    assert orders(here) == {("mbx2", "mbx3"), ("mbx3", "mbx2")}
+    remote = ("mbx4", "mbx5", "mbx6", "mbx7", "mbx8")
+    across_sites = orders(configured("cross-site-dag", MaxRetriesForRemoteSiteShadow=5), "mbx2", "mbx5", "mbx8")
+    assert {order[:3] for order in across_sites} <= set(itertools.permutations(("mbx4", "mbx6", "mbx7")))
+    assert {frozenset(order[:5]) for order in across_sites} == {frozenset(remote)}
+    assert {order[5:] for order in across_sites} == {("mbx3", "mbx2")}
 
 
 def test_a_single_server_has_no_candidates():
@@ -83,12 +90,14 @@ def test_the_load_is_spread_over_the_members_of_the_other_site():
 
 
 def test_a_limit_above_the_number_of_servers_asks_them_in_turn():
-    chosen = servers_to_try(
-        configured("three-servers-one-dag", MaxRetriesForLocalSiteShadow=5), frozenset(), random.Random(1)
-    )
-    one, other, *more = [peer.name for peer in chosen]
-    assert {one, other} == {"mbx2", "mbx3"}
-    assert more == [one, other, one]
+    limits = {"MaxRetriesForRemoteSiteShadow": 12, "MaxRetriesForLocalSiteShadow": 5}
+    chosen = servers_to_try(configured("cross-site-dag", **limits), frozenset(), random.Random(1))
+    names = [peer.name for peer in chosen]
+    remote, local = names[:12], names[12:]
+    assert set(remote[:5]) == {"mbx4", "mbx5", "mbx6", "mbx7", "mbx8"}
+    assert remote == [*remote[:5], *remote[:5], *remote[:2]]
+    assert set(local[:2]) == {"mbx2", "mbx3"}
+    assert local == [*local[:2], *local[:2], local[0]]
 
 
 def test_a_server_that_failed_is_tried_last_until_it_answers_or_a_heartbeat_has_passed(tmp_path: Path):

@@ -146,6 +146,11 @@ def test_nothing_is_sent_over_a_connection_that_has_ended() -> None:
     with pytest.raises(SessionLost, match="the server ended the connection"):
         connection.write(b"RSET\r\n")
     assert transport.written == [b"NOOP\r\n"]
+    connection, transport = connected()
+    connection.data_received(b"no reply\r\n")
+    with pytest.raises(SessionLost, match="not a valid reply"):
+        connection.write(b"NOOP\r\n")
+    assert transport.written == []
 
 
 def test_a_server_that_reads_on_is_not_silent() -> None:

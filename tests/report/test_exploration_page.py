@@ -96,3 +96,6 @@ def test_a_campaign_without_findings_says_so() -> None:
     failed = exploration_page(header(), summary(finding()), FILES)
     assert "1 check failed in 60 plans" in failed
     assert failed.count("<article") == 1
+    assert "no check failed" not in failed
+    assert "No rule of the model was violated" in page
+    assert "No rule of the model was violated" not in failed

@@ -168,6 +168,8 @@ def test_the_hostile_text_is_shown(run: Path, pattern: str, how: str) -> None:
 
 
 def test_no_page_but_allure_s_has_a_script_other_than_its_own(run: Path) -> None:
+    pages = {str(page.relative_to(run)) for page in run.rglob("*.html")} - {"site/allure/index.html"}
+    assert {name for name, _ in outputs(run) if name.endswith(".html")} == pages
     for name, text in outputs(run):
         if name.endswith(".html"):
             page = read(text)
@@ -188,6 +190,8 @@ def test_github_executes_no_command_in_the_output_but_the_annotation(run: Path) 
     (line,) = (line for line in printed.splitlines() if line.startswith("::error"))
     assert line.startswith("::error file=taken.scenario.yaml,line=8,")
     assert "HOSTILE<script>" in line
+    for command in ("report", "judge", "diff"):
+        assert list(executed_commands((run / f"{command}.txt").read_text("utf-8"))) == [], command
 
 
 def test_markdown_has_no_live_html_or_link_and_no_further_table_cell(run: Path) -> None:

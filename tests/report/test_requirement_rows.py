@@ -5,6 +5,7 @@ from conformance.report.requirement_rows import RequirementRow, requirement_rows
 from conformance.requirements.catalogue import catalogue
 from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import good, judged, passed, run_summary
+from tests.requirements.test_catalogue import made, row
 
 
 def rows(*cells: CellView) -> dict[str, RequirementRow]:
@@ -15,6 +16,8 @@ def test_every_requirement_in_force_has_a_row() -> None:
     for cells in ((), (good(), judged(Outcome.FAIL, "SR-CRE-01"))):
         found = [row.id for row in requirement_rows(run_summary(*cells).cells, catalogue())]
         assert sorted(found) == sorted(catalogue().ids)
+    with_a_retired_row = made(row(), row(id="SR-CRE-02", retired="it was the same as another"), row(id="SR-CRE-03"))
+    assert [one.id for one in requirement_rows((), with_a_retired_row)] == ["SR-CRE-01", "SR-CRE-03"]
 
 
 def test_a_requirement_that_no_check_judged_is_inconclusive_with_a_reason() -> None:

@@ -44,6 +44,12 @@ def test_a_row_counts_when_every_server_that_claims_the_profile_passes_it():
     for row, counts in (("RL-ACK-01", 1), ("RL-ACK-02", 0), ("RL-ACK-03", 1), ("RL-ACK-04", 0)):
         others = [one for one in tables()["standings"] if one["requirement"] != row]
         assert results(standings=others).scores[0].passed == 2 - counts, row
+    for outcome, passed in (("not-applicable", 2), ("pass", 3)):
+        both = [
+            standing(name, version, "RL-ACK-05", outcome) for name, version in (("exim", "4.97"), ("postfix", "3.7"))
+        ]
+        found = results(standings=[*tables()["standings"], *both]).scores[0].passed
+        assert found == passed, "some server has to pass it"
 
 
 def test_a_server_that_does_not_claim_the_profile_does_not_lower_its_score():

@@ -81,6 +81,10 @@ def test_cells_of_a_candidate_that_cannot_start_are_one_card() -> None:
     (group,) = group_failures(broken)
     assert (len(group.cells), group.identical) == (50, True)
     assert page_of(broken).count('<article class="card') == 1
+    other = judged(Outcome.ERROR, candidate="also-dead")
+    of_both = [*broken, replace(summarize_cell(other, "other"), sentence=broken[0].sentence)]
+    assert [len(found.cells) for found in group_failures(of_both)] == [50, 1], "each candidate has a card of its own"
+    assert page_of(of_both).count('<article class="card') == 2
     broken[-1] = replace(broken[-1], sentence="node mbx1 exited")
     assert page_of(broken).count('<article class="card') == 2, "that is something else"
 

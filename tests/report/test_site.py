@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from conformance import paths
+from conformance.cli import app
 from conformance.report.cell_pages import PageSelection, cell_page_path, file_stem
 from conformance.report.run_page import run_page
 from conformance.report.run_summary import cells_of_candidate, read_run_summary
@@ -70,7 +72,10 @@ def test_a_site_without_the_pinned_allure_notes_how_to_install_it(run: Path, tmp
     pinned.mkdir()
     (pinned / "package-lock.json").write_text("{}")
     notes = build_site(run, tmp_path / "site", allure=AllureOptions(pinned, tmp_path / "cache")).notes
-    assert any("--install-allure" in note for note in notes)
+    (command,) = re.findall(r"the pinned Allure is not installed: run `conformance (.*)` once", "\n".join(notes))
+    assert "--install-allure" in command
+    for words, code in ((command, 0), (f"{command} --no-such-option", 2)):
+        assert CliRunner().invoke(app, f"{words} --help").exit_code == code, "the command has the option"
     assert not any("the run has no allure-results" in note for note in notes)
 
 

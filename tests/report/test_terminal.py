@@ -83,3 +83,7 @@ def test_the_note_about_remarks_counts_cells_of_every_outcome_and_names_the_rows
     assert run_summary(failed, good()).notes() == ("1 cell has a remark: a `should` row is broken there", rows[1])
     assert run_summary(failed, well).notes() == ("2 cells have a remark: a `should` row is broken there", *rows)
     assert run_summary(good()).notes() == ()
+    others = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS)
+    remarked = [cell_view(verdicts=(wrong.model_copy(update={"outcome": one}), remark)) for one in others]
+    assert [cell.outcome for cell in remarked] == list(others)
+    assert run_summary(*remarked).notes() == ("4 cells have a remark: a `should` row is broken there", rows[1])

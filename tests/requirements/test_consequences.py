@@ -46,6 +46,14 @@ def test_a_prerequisite_of_a_row_of_named_generations_names_each_of_them():
             [row(presupposes=["SR-CRE-02"]), row(id="SR-CRE-02", presupposes=["SR-CRE-01"])],
             "SR-CRE-01 presupposes itself",
         ),
+        ([row(presupposes=["SR-CRE-01"])], "SR-CRE-01 presupposes itself"),
+        (
+            [
+                row(id=f"SR-CRE-0{one}", presupposes=[f"SR-CRE-0{other}"])
+                for one, other in ((1, 2), (2, 3), (3, 4), (4, 2))
+            ],
+            "SR-CRE-02 presupposes itself",
+        ),
     ],
 )
 def test_unknown_and_circular_prerequisites_are_refused(rows: list[dict[str, object]], problem: str):

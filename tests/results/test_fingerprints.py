@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from conformance import paths
 from conformance.results import fingerprints
 
 REPORTING = ("cli", "commands", "detection", "export", "listen", "mutants", "probe", "report", "smuggling", "spark")
 """The parts of the package on which no verdict depends."""
+
+PARTS = sorted(path.parent.name for path in paths.reference().parent.glob("*/__init__.py"))
+"""All parts of the package."""
 
 
 @pytest.fixture
@@ -30,12 +34,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("wire/link.py", True),
         ("report/templates/page.css", False),
         ("judge/__pycache__/cell.pyc", False),
-        *((f"{part}/part.py", False) for part in REPORTING),
+        ("execute.py", True),
+        *((f"{part}/part.py", part not in REPORTING) for part in PARTS),
     ],
 )
 def test_a_file_changes_the_hash_only_if_verdicts_depend_on_it(package: Path, file: str, counts: bool) -> None:
+    assert set(REPORTING) < set(PARTS)
     path = package / file
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("before", "utf-8")
     before = fingerprints.inputs_sha256()
     path.write_text("after", "utf-8")

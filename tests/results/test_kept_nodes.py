@@ -18,8 +18,10 @@ def test_kept_directories_have_no_secrets_and_only_their_owner_may_read_them(tmp
     (node / "data" / "spool").mkdir(parents=True)
     (node / "data" / "spool" / "1.msg").write_bytes(b"AUTH PLAIN is a word of this message")
     document = {"peers": [{"name": "mbx2", "secret": "hunter2"}, {"name": "mbx3", "secret": None}]}
+    document["submission"] = {"users": {"alice": {"secret": "hunter2"}}}
     (node / "node.json").write_text(json.dumps(document), "utf-8")
     (node / "node.log").write_bytes(b"S: 250-AUTH PLAIN\nC: AUTH PLAIN AGFsaWNlAGh1bnRlcjI=\nC: auth login YWxpY2U=\n")
+    (node / "errors.log").write_bytes(b"AUTH LOGIN aHVudGVyMg==\n")
     for path in [node, *node.rglob("*")]:
         path.chmod(0o777)
     cell = tmp_path / "cells" / "a-cell.jsonl"
@@ -31,7 +33,10 @@ def test_kept_directories_have_no_secrets_and_only_their_owner_may_read_them(tmp
     }
     assert {oct(path.stat().st_mode & 0o777) for path in kept.rglob("*") if path.is_file()} == {"0o600"}
     assert (kept / "mta1/data/spool/1.msg").read_bytes() == b"AUTH PLAIN is a word of this message"
-    assert [one["secret"] for one in json.loads((kept / "mta1/node.json").read_bytes())["peers"]] == ["***", None]
+    redacted = json.loads((kept / "mta1/node.json").read_bytes())
+    assert [one["secret"] for one in redacted["peers"]] == ["***", None]
+    assert redacted["submission"] == {"users": {"alice": {"secret": "***"}}}
+    assert (kept / "mta1/errors.log").read_bytes() == b"AUTH LOGIN ***\n"
     assert (kept / "mta1/node.log").read_bytes() == b"S: 250-AUTH PLAIN\nC: AUTH PLAIN ***\nC: auth login ***\n"
 
 

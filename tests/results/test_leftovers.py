@@ -92,10 +92,11 @@ def test_a_run_into_a_directory_that_another_run_has_locked_is_refused(tmp_path:
     fcntl.flock(handle, fcntl.LOCK_EX)
     root = Path(__file__).parents[2]
     words = ("run", SCENARIO, "-k", "waits", "-q", "--run-dir", str(tmp_path / "run"))
-    ran = conformance_command(*words, "--fresh", cwd=root)
-    assert ran.returncode == 2
-    assert "another run writes there; wait for its end, or take another directory" in ran.stdout + ran.stderr
-    assert list((tmp_path / "run").iterdir()) == []
+    for fresh in ((), ("--fresh",)):
+        ran = conformance_command(*words, *fresh, cwd=root)
+        assert ran.returncode == 2, fresh
+        assert "another run writes there; wait for its end, or take another directory" in ran.stdout + ran.stderr
+        assert list((tmp_path / "run").iterdir()) == []
     os.close(handle)
     assert conformance_command(*words, cwd=root).returncode == 0
 

@@ -18,9 +18,19 @@ from conformance.results.merge import merge_runs
 from conformance.results.parquet import write_parquet
 from conformance.results.reader import read_run
 from conformance.results.writer import CellWriter, begin_run, finish_run
-from conformance.verdicts import Outcome
+from conformance.verdicts import Outcome, Verdict
 from tests.results.samples import EVENTS, VERDICTS, cell_header, run_header
 from tests.results.stored import as_schema_1, plain, rewrite
+
+
+def events_of(nodeid: str) -> tuple[AnyEvent, ...]:
+    """Return events that name the cell, so that those of another cell differ."""
+    return (dataclasses.replace(EVENTS[0], client=f"client of {nodeid}"), *EVENTS[1:])
+
+
+def verdicts_of(nodeid: str) -> tuple[Verdict, ...]:
+    """Return verdicts that name the cell, so that those of another cell differ."""
+    return tuple(verdict.model_copy(update={"sentence": f"about {nodeid}"}) for verdict in VERDICTS)
 
 
 def make_run(
@@ -30,9 +40,9 @@ def make_run(
     begin_run(run_dir, header.model_copy(update={"started": started}))
     for nodeid in nodeids:
         with CellWriter(run_dir, cell_header(nodeid, run=run_dir.name)) as writer:
-            for event in EVENTS:
+            for event in events_of(nodeid):
                 writer.add_event(event)
-            for verdict in VERDICTS:
+            for verdict in verdicts_of(nodeid):
                 writer.write_verdict(verdict)
             (writer.attachments / "mbx1.log").write_text(nodeid)
             writer.finish(outcome, "", wall_seconds=1, cpu_seconds=1, simulated_seconds=1)
@@ -48,11 +58,12 @@ def test_shards_are_merged_into_one_run_in_any_order(tmp_path: Path, order: int)
     run = read_run(tmp_path / "all")
     assert (footer.cells, footer.missing, footer.outcomes[Outcome.PASS], footer.wall_seconds) == (3, 0, 3, 2.0)
     assert (run.header.cells_planned, run.header.started) == (3, "2026-01-02T03:04:04Z")
-    assert {cell.header.nodeid for cell in run.cells()} == {"a::1", "a::2", "a::3"}
-    assert {cell.header.run for cell in run.cells()} == {"all"}
-    assert all((cell.events, cell.verdicts) == (EVENTS, VERDICTS) for cell in run.cells())
-    archives = [ZipFile(archive_path(cell.attachments)) for cell in run.cells()]
-    assert {archive.read("mbx1.log") for archive in archives} == {b"a::1", b"a::2", b"a::3"}
+    cells = {cell.header.nodeid: cell for cell in run.cells()}
+    assert sorted(cells) == ["a::1", "a::2", "a::3"]
+    for nodeid, cell in cells.items():
+        assert cell.header.run == "all"
+        assert (cell.events, cell.verdicts) == (events_of(nodeid), verdicts_of(nodeid))
+        assert ZipFile(archive_path(cell.attachments)).read("mbx1.log") == nodeid.encode()
 
 
 def test_runs_that_are_not_shards_of_one_run_are_not_merged(tmp_path: Path) -> None:
@@ -81,7 +92,7 @@ def test_the_same_cell_in_two_shards_counts_once(tmp_path: Path) -> None:
     footer = merge_runs([make_run(tmp_path / "s1", "a::1"), make_run(tmp_path / "s2", "a::1")], tmp_path / "all")
     assert (footer.cells, footer.outcomes[Outcome.PASS], footer.missing) == (1, 1, 0)
     (cell,) = read_run(tmp_path / "all").cells()
-    assert (cell.events, cell.verdicts) == (EVENTS, VERDICTS)
+    assert (cell.events, cell.verdicts) == (events_of("a::1"), verdicts_of("a::1"))
     assert ZipFile(archive_path(cell.attachments)).namelist() == ["mbx1.log"]
 
 
@@ -92,7 +103,7 @@ def test_parquet_tables_hold_the_values_of_the_histories(tmp_path: Path) -> None
     tables: dict[str, list[dict[str, Any]]] = {
         name: pq.read_table(run_dir / "parquet" / f"{name}.parquet").to_pylist() for name in columns.TABLES
     }
-    for row, event in zip(tables["events"], EVENTS * 2, strict=True):
+    for row, event in zip(tables["events"], (*events_of("a::1"), *events_of("a::2")), strict=True):
         for field in dataclasses.fields(event):
             value = getattr(event, field.name)
             if isinstance(value, Digest):
@@ -101,7 +112,7 @@ def test_parquet_tables_hold_the_values_of_the_histories(tmp_path: Path) -> None
             else:
                 assert row[field.name] == (list(value) if isinstance(value, tuple) else value), (event, field.name)
         assert row["kind"] == event.kind
-    for row, verdict in zip(tables["verdicts"], VERDICTS * 2, strict=True):
+    for row, verdict in zip(tables["verdicts"], (*verdicts_of("a::1"), *verdicts_of("a::2")), strict=True):
         stated = verdict.model_dump(mode="json")
         assert {name: row[name] for name in stated} == stated
     stored = list(read_run(run_dir).cells())
@@ -169,7 +180,8 @@ def test_shards_of_schema_1_are_merged_with_shards_of_schema_2(tmp_path: Path) -
     run = read_run(tmp_path / "all")
     assert run.header.schema_number == 2
     assert [path.suffix for path in run.files] == [".gz"] * 3
-    assert {cell.header.nodeid: cell.events for cell in run.cells()} == dict.fromkeys(("a::1", "a::2", "a::3"), EVENTS)
+    found = {cell.header.nodeid: (cell.events, cell.verdicts) for cell in run.cells()}
+    assert found == {nodeid: (events_of(nodeid), verdicts_of(nodeid)) for nodeid in ("a::1", "a::2", "a::3")}
 
 
 def test_the_content_hash_of_a_run_does_not_depend_on_compression(tmp_path: Path) -> None:

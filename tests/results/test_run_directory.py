@@ -21,14 +21,21 @@ from tests.results.samples import EVENTS, VERDICTS, cell_header, run_header
 from tests.results.stored import as_schema_1, plain, rewrite
 
 
-def write_cell(run_dir: Path, nodeid: str = "a.scenario.yaml::one[x=1]", *, whole: bool = True) -> Path:
+def write_cell(
+    run_dir: Path,
+    nodeid: str = "a.scenario.yaml::one[x=1]",
+    *,
+    whole: bool = True,
+    outcome: Outcome = Outcome.FAIL,
+    cpu: float = 0.25,
+) -> Path:
     with CellWriter(run_dir, cell_header(nodeid)) as writer:
         for event in EVENTS:
             writer.add_event(event)
         for verdict in VERDICTS:
             writer.write_verdict(verdict)
         if whole:
-            writer.finish(Outcome.FAIL, "changed", wall_seconds=0.5, cpu_seconds=0.25, simulated_seconds=3600)
+            writer.finish(outcome, "changed", wall_seconds=0.5, cpu_seconds=cpu, simulated_seconds=3600)
     return writer.path
 
 
@@ -158,21 +165,26 @@ def test_a_folder_that_is_not_a_run_directory_is_refused(tmp_path: Path) -> None
 def test_the_footer_of_a_run_summarizes_its_cells(tmp_path: Path) -> None:
     begin_run(tmp_path, run_header(cells=4))
     write_cell(tmp_path, "a::one")
-    write_cell(tmp_path, "a::two")
+    write_cell(tmp_path, "a::two", outcome=Outcome.PASS, cpu=1.25)
     write_cell(tmp_path, "a::three", whole=False)
     footer = finish_run(tmp_path, wall_seconds=4.0, interrupted=True)
     assert footer == read_run(tmp_path).footer
-    assert footer.outcomes == {**dict.fromkeys(Outcome, 0), Outcome.FAIL: 2}
+    assert footer.outcomes == {**dict.fromkeys(Outcome, 0), Outcome.FAIL: 1, Outcome.PASS: 1}
     assert (footer.cells, footer.cut_short, footer.missing, footer.interrupted) == (3, 1, 1, True)
-    assert (footer.cells_per_second, footer.simulated_per_wall_second, footer.cpu_per_cell) == (0.5, 1800.0, 0.25)
+    assert (footer.cells_per_second, footer.simulated_per_wall_second, footer.cpu_per_cell) == (0.5, 1800.0, 0.75)
 
 
 def test_workers_of_one_run_share_a_header_and_another_run_is_refused(tmp_path: Path) -> None:
     first = begin_run(tmp_path, run_header())
     later = run_header().model_copy(update={"started": "2026-01-02T03:04:09Z"})
     assert begin_run(tmp_path, later) == first == read_run(tmp_path).header
-    with pytest.raises(RunDirectoryError, match="use another directory"):
-        begin_run(tmp_path, run_header(suite="6" * 64))
+    candidate = first.candidates[0].model_copy(update={"sha256": "f" * 64})
+    other = {"run": "r2", "seed": 2, "clock": "real", "scale": 2.0, "grid": "full", "candidates": (candidate,)}
+    for name, value in {**other, "suite_sha256": "6" * 64}.items():
+        assert getattr(first, name) != value
+        with pytest.raises(RunDirectoryError, match="use another directory"):
+            begin_run(tmp_path, later.model_copy(update={name: value}))
+    assert read_run(tmp_path).header == first
     finish_run(tmp_path, wall_seconds=1)
     with pytest.raises(RunDirectoryError, match="use another directory"):
         begin_run(tmp_path, later)

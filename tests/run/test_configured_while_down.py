@@ -63,7 +63,7 @@ def test_what_a_node_reads_at_its_start_is_recorded_then_and_without_what_it_nev
         it = Supervised(tmp_path)
         await it.supervisor.start()
         await it.supervisor.kill()
-        await it.supervisor.reconfigure({"A": 1, "B": 1}, {"frontend": {"x": 1}}, {})
+        await it.supervisor.reconfigure({"A": 1, "B": 1}, {"frontend": {"x": 1}}, {"even": 1})
         await it.supervisor.reconfigure({"A": 2}, {"frontend": {"y": 2}}, {"odd": True})
         assert it.recorded == ["started", "ready", "killed"]
         await it.supervisor.start()
@@ -72,10 +72,11 @@ def test_what_a_node_reads_at_its_start_is_recorded_then_and_without_what_it_nev
         return it
 
     it = asyncio.run(steps())
-    offered = {"A": 2, "B": 1, "listeners.frontend": {"x": 1, "y": 2}, "odd": True}
+    unknown = {"even": 1, "odd": True}
+    offered = {"A": 2, "B": 1, "listeners.frontend": {"x": 1, "y": 2}, **unknown}
     assert it.recorded == ["started", "ready", "killed", offered, "started", "ready", "killed", "started", "ready"]
     transport, listeners = {"A": 2, "B": 1}, {"frontend": {"x": 1, "y": 2}}
-    assert it.read[1:] == [(transport, listeners, {"odd": True}), (transport, listeners, {})]
+    assert it.read[1:] == [(transport, listeners, unknown), (transport, listeners, {})]
 
 
 @pytest.mark.parametrize("error", [ConfigurationRefused, NodeError])
@@ -84,7 +85,7 @@ def test_parameters_that_a_start_did_not_take_are_offered_again_at_the_next_and_
 ):
     async def steps() -> Supervised:
         it = Supervised(tmp_path)
-        await it.supervisor.reconfigure({"A": 1}, {}, {"odd": True})
+        await it.supervisor.reconfigure({"A": 1}, {"frontend": {"x": 1}}, {"odd": True})
         it.start_error = error("mbx1", "start", "no")
         with pytest.raises(error):
             await it.supervisor.start()
@@ -94,8 +95,9 @@ def test_parameters_that_a_start_did_not_take_are_offered_again_at_the_next_and_
 
     it = asyncio.run(steps())
     ended = "refused" if error is ConfigurationRefused else "failed"
-    assert it.recorded == [{"A": 1, "odd": True}, "started", ended, {"A": 1}, "started", "ready"]
-    assert it.read == [({"A": 1}, {}, {"odd": True}), ({"A": 1}, {}, {})]
+    offered, listeners = {"A": 1, "listeners.frontend": {"x": 1}}, {"frontend": {"x": 1}}
+    assert it.recorded == [{**offered, "odd": True}, "started", ended, offered, "started", "ready"]
+    assert it.read == [({"A": 1}, listeners, {"odd": True}), ({"A": 1}, listeners, {})]
 
 
 def test_a_node_that_ended_on_its_own_is_down_and_reads_the_configuration_at_its_next_start(tmp_path: Path):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,25 @@ def test_the_default_timeout_is_ten_minutes_more_than_steps_and_drain(cell: Cell
     assert cell_timeout(cell, Settings("scaled", scale=60, cell_timeout=5)) == 5
 
 
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        ("  - parallel: [{advance: 1m}, {advance: 2m}]\n", 180),
+        ("  - repeat: {times: 3, steps: [{advance: 10m}, {parallel: [{advance: 1m}]}]}\n", 3 * 660),
+        ("  - resend: {of: m}\n", 600),
+        ("  - send: {as: n, to: v@outside.test, via: mta1, retry: {every: 5m, times: 2}}\n", 600 + 2 * (300 + 600)),
+        ("  - talk: {as: t, to: mta1, lines: [{say: NOOP, wait: 30s}, {say: QUIT, wait: 1m}]}\n", 600 + 90),
+        ("  - kill: mta1\n  - start: mta1\n", 0),
+    ],
+)
+def test_steps_inside_blocks_and_every_session_count_for_the_default_timeout(
+    cell: Cell, tmp_path: Path, steps: str, seconds: float
+) -> None:
+    (tmp_path / f"longer{SUFFIX}").write_text(SLOW + steps, "utf-8")
+    (longer,) = read_scenarios(tmp_path / f"longer{SUFFIX}", paths.fixtures())[0].cells()
+    assert cell_timeout(longer, Settings("real")) - cell_timeout(cell, Settings("real")) == seconds
+
+
 @pytest.mark.parametrize("name", ["virtual", "real"])
 def test_a_cell_that_never_ends_is_cancelled_and_cleans_up(name: ClockName) -> None:
     cleaned: list[str] = []
@@ -72,6 +92,41 @@ def test_a_cell_that_never_ends_is_cancelled_and_cleans_up(name: ClockName) -> N
     with pytest.raises(CellTimeout):
         run_with_clock(main, name)
     assert cleaned == ["cancelled", name]
+
+
+def test_a_cell_that_ends_in_spite_of_its_cancellation_has_timed_out_and_what_follows_is_not_cancelled() -> None:
+    async def goes_on() -> None:
+        async with real_deadline(0.05):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+
+    async def main(clock: Clock) -> int:
+        with pytest.raises(CellTimeout):
+            await goes_on()
+        task = asyncio.current_task()
+        assert task is not None
+        return task.cancelling()
+
+    assert run_with_clock(main, "real") == 0
+
+
+def test_a_cell_that_another_party_cancels_too_is_cancelled_and_has_not_timed_out() -> None:
+    tasks: list[asyncio.Task[None]] = []
+
+    async def cancelled_twice() -> None:
+        async with real_deadline(0.05):
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                tasks[0].cancel()
+                raise
+
+    async def main(clock: Clock) -> bool:
+        tasks.append(asyncio.create_task(cancelled_twice()))
+        await asyncio.wait(tasks)
+        return tasks[0].cancelled()
+
+    assert run_with_clock(main, "real")
 
 
 @pytest.mark.parametrize("name", ["virtual", "real"])

@@ -100,6 +100,32 @@ def test_what_is_refused_of_a_null_sender_is_not_undelivered():
     assert refused("", "outside", 550) == [victor, wendy], "no server of its own"
 
 
+@pytest.mark.parametrize(("senders", "left"), [(("",), ("m#2",)), (("", "a@x"), ("m#1", "m#2"))])
+def test_a_refusal_ends_it_for_messages_of_a_null_sender_in_transactions_of_one_only(
+    senders: tuple[str, ...], left: tuple[str, ...]
+):
+    """A session has a transaction of each sender; the last one is refused."""
+    events: list[AnyEvent] = [Connected(n=0, t=0, session="s1", client="mta1", server="outside", listener="smtp")]
+    for message, sender in (("m#1", ""), ("m#2", "a@x")):
+        events += [
+            MessageMade(
+                n=1, t=0, message=message, message_id=f"{message}@x", sender=sender, recipients=(RECIPIENT,),
+                digest=digest(f"{message}@x", f"body of {message}"),
+            ),
+            Attempt(
+                n=2, t=0, message=message, attempt=1, client="outside", server="mta1", listener="frontend",
+                outcome="answered", code=250, accepted=(RECIPIENT,), dot_sent=True,
+            ),
+        ]  # fmt: skip
+    for sender in senders:
+        events.append(Command(n=3, t=0, session="s1", verb="MAIL", line=f"MAIL FROM:<{sender}>"))
+        events.append(Reply(n=4, t=0, session="s1", to="MAIL", code=250, lines=("",)))
+    events.append(Command(n=5, t=0, session="s1", verb="RCPT", line=f"RCPT TO:<{RECIPIENT}>"))
+    events.append(Reply(n=6, t=0, session="s1", to="RCPT", code=550, lines=("",)))
+    found = Undelivered(tuple(events), servers=("mta1",)).descriptions
+    assert found == [f"{message} to {RECIPIENT}" for message in left]
+
+
 @pytest.mark.parametrize(("defect", "blamed"), [(None, set()), ("keeps-every-third-discarded-shadow", {"SR-MNT-06"})])
 def test_what_a_server_holds_in_the_end_is_judged(defect: str | None, blamed: set[str]):
     scenarios = read_scenarios(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())

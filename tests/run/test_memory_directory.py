@@ -13,12 +13,15 @@ import pytest
 from conformance.run import memory_directory
 
 _MAKES = """
-import sys
+import os, sys
 from pathlib import Path
 from conformance.run import memory_directory
 memory_directory.SHARED = Path(sys.argv[1])
 made = memory_directory.make_directory("cell-", Path("/nonexistent"))
 (made / "queue.db").write_bytes(b"x")
+if (child := os.fork()) == 0:
+    sys.exit()  # it is another process: the directory stays
+os.waitpid(child, 0)
 print(made, flush=True)
 sys.stdin.read()
 """

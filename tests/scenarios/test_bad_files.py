@@ -55,10 +55,11 @@ def test_one_bad_scenario_does_not_hide_the_others(tmp_path: Path) -> None:
             bad.cells()
 
 
-def test_a_control_character_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("character", ["\0", "\x01", "\x08", "\x0b", "\x0c", "\x1b", "\x1f", "\x7f", "\x80", "\x9f"])
+def test_a_control_character_is_refused(character: str, tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
-    file.write_text('id: a\ntitle: "a\x01b"\n', "utf-8")
-    assert problems_of(file) == "x.scenario.yaml:2:1: not valid YAML: the character '\\x01' is not allowed\n"
+    file.write_text(f'id: a\ntitle: "a{character}b"\n', "utf-8")
+    assert problems_of(file) == f"x.scenario.yaml:2:1: not valid YAML: the character {character!a} is not allowed\n"
 
 
 def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:

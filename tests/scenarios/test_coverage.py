@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.parameters import DEFAULTS
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.coverage.__main__ import corpus_cells, current_page
 from conformance.scenarios.coverage.detection import dimensions_of, groups_by_dimension
@@ -27,48 +28,126 @@ def test_the_page_is_up_to_date() -> None:
 
 HELD = "  - answer: {sink: outside, at: dot, reply: 451 4.3.0 later}\n" + SEND
 RELOAD = "  - configure: {node: all, transport: {SafetyNetHoldTime: 3h}}\n"
+KILLED = "  - kill: mbx1\n  - start: mbx1\n"
+WIPED = "  - kill: mbx1\n  - wipe: mbx1\n  - start: mbx1\n"
+AT_DOT = "at: {from: outside, to: mbx1, after: dot}"
+MOVE = "  - activate: {database: DB1, on: mbx2}\n"
+RESUBMIT = "  - resubmit: {database: DB1, on: mbx1}\n"
+REDIRECT = "  - redirect: {from: mbx1, to: mbx2}\n"
+REFUSED = "  - answer: {sink: outside, at: RCPT, reply: 550 5.1.1 no, recipient: victor@outside.test}\n"
+SLOW = "  - disk: {node: mbx1, is: slow, lasting: 1s}\n"
+FAULT = "  - fault: {as: f, from: mbx1, to: mbx2, does: drop}\n"
+BOTH = "[victor@outside.test, wendy@second.test]"
+LIMIT = DEFAULTS["MaxMessageSize"]
 
 
-@pytest.mark.parametrize(
-    ("steps", "other", "dimension"),
-    [
-        (HELD + RELOAD, SEND + RELOAD, "reload-with-something-waiting"),
-        (SEND + "  - stop: mbx1\n  - start: mbx1\n", SEND, "orderly-stop"),
-        (
-            SEND + "  - repeat: {times: 2, steps: [{kill: mbx1}, {start: mbx1}]}\n",
-            SEND + "  - kill: [mbx1, mbx2]\n  - start: mbx1\n  - start: mbx2\n",
-            "second-restart",
-        ),
-        (
-            "  - send: {as: m, count: 2, to: victor@outside.test, via: mbx1, sessions: one}\n",
-            "  - send: {as: m, count: 2, to: victor@outside.test, via: mbx1}\n",
-            "second-message-of-a-session",
-        ),
-        (
-            "  - send: {as: m, count: 21, to: victor@outside.test, via: mbx1}\n",
-            "  - send: {as: m, count: 20, to: victor@outside.test, via: mbx1}\n" + SEND.replace("as: m", "as: n"),
-            "more-than-20-messages",
-        ),
-        (SEND + "  - repeat: {times: 11, steps: [{resend: {of: m}}]}\n", SEND, "numbers-of-several-digits"),
-        ("  - send: {as: m, from: '', to: Victor@outside.test, via: mbx1}\n", SEND, "null-sender"),
-        (
-            "  - send: {as: m, to: victor@outside.test, via: mbx1, headers: {Date: null}}\n",
-            "  - send: {as: m, to: victor@outside.test, via: mbx1, headers: {Message-ID: <a@b>}}\n",
-            "odd-headers",
-        ),
-        (
-            "  - send: {as: m, to: dave@corp.test, via: mbx1}\n",
-            "  - send: {as: m, to: bob@corp.test, via: mbx1}\n",
-            "listener-delivery",
-        ),
-        (SEND + "  - kill: mbx1\n  - pause: mbx2\n", SEND + "  - kill: mbx1\n  - start: mbx1\n  - pause: mbx2\n", "two-peers-lost-at-once"),
-    ],
-)  # fmt: skip
+def sent(more: str = "sessions: each", to: str = "victor@outside.test") -> str:
+    """Return a step that sends a message to a recipient or a list, with more fields."""
+    return f"  - send: {{as: m, to: {to}, via: mbx1, {more}}}\n"
+
+
+def recipients(number: int) -> str:
+    return f"[{', '.join(f'r{n}@outside.test' for n in range(number))}]"
+
+
+VARIED = [
+    (HELD + RELOAD, SEND + RELOAD, "reload-with-something-waiting"),
+    (SEND + "  - stop: mbx1\n  - start: mbx1\n", SEND, "orderly-stop"),
+    (
+        SEND + "  - repeat: {times: 2, steps: [{kill: mbx1}, {start: mbx1}]}\n",
+        SEND + "  - kill: [mbx1, mbx2]\n  - start: mbx1\n  - start: mbx2\n",
+        "second-restart",
+    ),
+    (
+        "  - send: {as: m, count: 2, to: victor@outside.test, via: mbx1, sessions: one}\n",
+        "  - send: {as: m, count: 2, to: victor@outside.test, via: mbx1}\n",
+        "second-message-of-a-session",
+    ),
+    (
+        "  - send: {as: m, count: 21, to: victor@outside.test, via: mbx1}\n",
+        "  - send: {as: m, count: 20, to: victor@outside.test, via: mbx1}\n" + SEND.replace("as: m", "as: n"),
+        "more-than-20-messages",
+    ),
+    (SEND + "  - repeat: {times: 11, steps: [{resend: {of: m}}]}\n", SEND, "numbers-of-several-digits"),
+    ("  - send: {as: m, from: '', to: Victor@outside.test, via: mbx1}\n", SEND, "null-sender"),
+    (
+        "  - send: {as: m, to: victor@outside.test, via: mbx1, headers: {Date: null}}\n",
+        "  - send: {as: m, to: victor@outside.test, via: mbx1, headers: {Message-ID: <a@b>}}\n",
+        "odd-headers",
+    ),
+    (
+        "  - send: {as: m, to: dave@corp.test, via: mbx1}\n",
+        "  - send: {as: m, to: bob@corp.test, via: mbx1}\n",
+        "listener-delivery",
+    ),
+    (SEND + "  - kill: mbx1\n  - pause: mbx2\n", SEND + "  - kill: mbx1\n  - start: mbx1\n  - pause: mbx2\n", "two-peers-lost-at-once"),
+    (SEND + SEND.replace("as: m", "as: n"), SEND, "second-message"),
+    (sent("count: 101"), sent("count: 100"), "more-than-100-messages"),
+    (sent("count: 1001"), sent("count: 1000"), "more-than-1000-messages"),
+    (sent("count: 2, concurrency: 2"), sent("count: 2, concurrency: 1"), "two-sessions-at-once"),
+    (sent(to=BOTH), sent("in-turn: yes", to=BOTH), "several-recipients"),
+    (sent(to=recipients(20)), sent(to=recipients(19)), "many-recipients"),
+    (REFUSED + sent(to=BOTH), REFUSED + sent(to="wendy@second.test"), "some-recipients-refused"),
+    (REFUSED + sent(to=BOTH), sent(to=BOTH), "partial-success"),
+    (sent("notify: NEVER"), SEND, "delivery-status-requested"),
+    (sent(to="victor@Outside.test"), sent(to="Victor@outside.test"), "case-of-a-domain"),
+    (sent(to="Victor@outside.test"), sent(to="victor@Outside.test"), "case-of-a-local-part"),
+    (SEND + "server-names: upper\n", SEND + "server-names: same\n", "case-of-a-server-name"),
+    (SEND + "parameters: [default]\n", SEND + "parameters: [explicit]\n", "value-left-out"),
+    (sent(f"whole: {LIMIT}"), sent(f"whole: {LIMIT - 1}"), "size-at-the-limit"),
+    (SEND + KILLED, SEND + WIPED, "restart"),
+    (SEND + WIPED, SEND + KILLED, "new-database"),
+    (SEND + KILLED, SEND + "  - stop: mbx1\n", "kill"),
+    (f"  - kill: {{node: mbx1, {AT_DOT}}}\n" + SEND, KILLED + SEND, "kill-at-a-moment"),
+    (f"  - stop: {{node: mbx1, {AT_DOT}}}\n" + SEND, "  - stop: mbx1\n" + SEND, "orderly-stop-at-a-moment"),
+    (SEND + RELOAD, SEND, "reload"),
+    (MOVE + SEND, RESUBMIT + SEND, "mailbox-move"),
+    (RESUBMIT + SEND, REDIRECT + SEND, "resubmission"),
+    (REDIRECT + SEND, RESUBMIT + SEND, "redirection"),
+    (RELOAD + RELOAD + SEND, RELOAD + RESUBMIT + SEND, "second-request-of-a-kind"),
+    (SEND + "  - pause: mbx1\n", SEND + "  - kill: mbx1\n", "frozen-peer"),
+    (SEND + SLOW, SEND + SLOW.replace("slow, lasting: 1s", "full"), "slow-peer"),
+    (SEND + SEND.replace("as: m", "as: n").replace("via: mbx1", "via: mbx2"), SEND, "two-primaries"),
+    (FAULT + SEND, "  - partition: {between: [mbx1, mbx2]}\n" + SEND, "fault-on-a-link"),
+    (SEND, SEND.replace("send", "submit"), "listener-frontend"),
+    (SEND.replace("send", "submit"), SEND, "listener-transport"),
+]  # fmt: skip
+"""Steps that vary a dimension, steps that do not, and the dimension."""
+
+
+@pytest.mark.parametrize(("steps", "other", "dimension"), VARIED)
 def test_a_dimension_is_found_where_it_is_varied_and_not_elsewhere(
     tmp_path: Path, steps: str, other: str, dimension: str
 ) -> None:
     assert dimension in dimensions_of(cell(tmp_path, steps))
     assert dimension not in dimensions_of(cell(tmp_path, other))
+
+
+OWN = """\
+id: a-scenario
+title: A scenario for tests
+requirements: [RL-ACK-01]
+topology: {name: own, servers: [SERVERS]}
+steps: [{advance: 1m}]
+"""
+HUB = "name: a, site: A, generation: ex2010, role: hub"
+IN_TOPOLOGY = [
+    (HUB.replace("hub", "edge"), HUB, "role-edge"),
+    (HUB, "name: a, site: A, generation: ex2013", "generation-2010"),
+    ("name: a, site: A, generation: ex2013", "name: a, site: A, generation: ex2016", "generation-2013"),
+    ("name: a, site: A, generation: ex2016", "name: a, site: A, generation: ex2013", "generation-2016"),
+    ("name: a1, site: A}, {name: a10, site: A", "name: a1, site: A}, {name: a20, site: A", "names-that-begin-alike"),
+]
+"""Servers that vary a dimension, servers that do not, and the dimension."""
+
+
+@pytest.mark.parametrize(("servers", "other", "dimension"), IN_TOPOLOGY)
+def test_a_dimension_of_the_topology_is_found_where_it_is_varied_and_not_elsewhere(
+    tmp_path: Path, servers: str, other: str, dimension: str
+) -> None:
+    for named, is_varied in ((servers, True), (other, False)):
+        (found,) = documents.cells(tmp_path, OWN.replace("SERVERS", f"{{{named}}}"))
+        assert (dimension in dimensions_of(found)) is is_varied
 
 
 @pytest.mark.parametrize(
@@ -87,6 +166,13 @@ def test_a_value_is_an_occasion_for_the_groups_that_it_can_matter_to(
 ) -> None:
     steps = SEND + f"  - configure: {{node: all, transport: {{{configured}}}}}\n"
     assert groups_by_dimension(cell(tmp_path, steps))[dimension] == groups
+    from_the_start = cell(tmp_path, SEND + f"configure: {{{configured}}}\n")
+    assert groups_by_dimension(from_the_start)[dimension] == groups - {"CFG"}, "it is not offered to a server that runs"
+
+
+def test_every_dimension_is_among_the_cases() -> None:
+    of_values = {"value-at-its-minimum", "value-at-its-maximum", "value-zero"}
+    assert {dimension for _, _, dimension in (*VARIED, *IN_TOPOLOGY)} | of_values == read_dimensions().dimensions.keys()
 
 
 def test_a_pair_with_a_reason_does_not_count_as_covered(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Numbers beyond the documented limits are refused with their place; the largest allowed ones are read in seconds."""
+"""Numbers beyond the limits are refused with their place; the largest allowed ones are read in seconds."""
 
 import time
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_a_value_beyond_the_limits_is_refused_once_with_its_place(tmp_path: Path
 
 
 @pytest.mark.parametrize("limit", ["size: 1024MB", "whole: 1073741824", "size: 1MB, count: 1024", "count: 10000"])
-def test_the_largest_documented_numbers_are_accepted(tmp_path: Path, limit: str) -> None:
+def test_the_largest_allowed_numbers_are_accepted(tmp_path: Path, limit: str) -> None:
     send = f"send: {{as: m, to: bob@outside.test, via: mta1, {limit}}}"
     delivered = "expect: {delivered: {of: m, copies: {min: 1, max: 1000000}}}"
     assert problems_of_steps(tmp_path, send, "advance: 3650d", delivered) == []

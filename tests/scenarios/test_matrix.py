@@ -60,6 +60,22 @@ def test_a_step_exists_where_its_condition_holds(tmp_path: Path) -> None:
     assert paths_of == {"no": ["1", "2"], "yes": ["1", "3"], "maybe": ["1", "2"]}
 
 
+def test_a_condition_of_several_axes_holds_where_all_of_them_do_also_inside_a_block(tmp_path: Path) -> None:
+    text = HEAD + (
+        "axes: {a: [1s, 2s], b: [mbx1, mbx2]}\n"
+        "steps:\n  - advance: '${a}'\n  - kill: '${b}'\n    when: {a: 1s, b: [mbx1]}\n"
+        "  - repeat:\n      times: 2\n      steps:\n"
+        "        - advance: 1m\n        - advance: 2m\n          when: {a: 2s, b: mbx2}\n"
+    )
+    paths_of = {"".join(cell.axes.values()): [step.path for step in cell.all_steps] for cell in cells(tmp_path, text)}
+    assert paths_of == {
+        "1smbx1": ["1", "2", "3", "3.1"],
+        "1smbx2": ["1", "3", "3.1"],
+        "2smbx1": ["1", "3", "3.1"],
+        "2smbx2": ["1", "3", "3.1", "3.2"],
+    }
+
+
 def test_excluded_combinations_have_no_cell(tmp_path: Path) -> None:
     text = HEAD + (
         "axes: {a: [1s, 2s, 3s], b: [mbx1, mbx2]}\n"
@@ -115,11 +131,18 @@ def test_steps_inside_blocks_have_their_own_paths_and_lines(tmp_path: Path) -> N
 
 
 def test_the_parameters_of_a_configure_step_are_parsed(tmp_path: Path) -> None:
-    step = "  - configure: {node: mbx1, transport: {A: yes, B: 2m, C: 10MB, D: LocalOnly, E: '12', F: 1500ms}}\n"
+    step = (
+        "  - configure:\n      node: mbx1\n"
+        "      transport: {A: yes, B: 2m, C: 10MB, D: LocalOnly, E: '12', F: 1500ms}\n"
+        "      listeners: {frontend: {A: no, B: 3m}, delivery: {C: 2KB}}\n"
+        "      unknown: {A: 4m}\n"
+    )
     (cell,) = cells(tmp_path, HEAD + "steps:\n" + step)
     action = cell.steps[0].action
     assert isinstance(action, Configure)
     assert action.transport == {"A": True, "B": 120, "C": 10 * 1024**2, "D": "LocalOnly", "E": "12", "F": 1.5}
+    assert action.listeners == {"frontend": {"A": False, "B": 180}, "delivery": {"C": 2048}}
+    assert action.unknown == {"A": 240}
 
 
 def test_the_hash_covers_the_document_the_topology_and_the_messages(tmp_path: Path) -> None:
@@ -130,12 +153,14 @@ def test_the_hash_covers_the_document_the_topology_and_the_messages(tmp_path: Pa
     whole = HEAD + (
         f"steps:\n{SEND}{SEND.replace('as: m', 'as: n, message: dots')}"
         "  - parallel: [{send: {as: o, message: multipart, to: bob@corp.test, via: mbx1}}]\n"
+        "  - submit: {as: s, message: empty-body, to: bob@corp.test, via: mbx1}\n"
         "  - talk: {as: t, to: mbx1, lines: [{message: eight-bit}]}\n"
     )
     usual = sha256(whole, paths.fixtures())
     assert sha256(whole + "# a comment\n", paths.fixtures()) == usual
-    assert sha256(whole.replace("for the tests", "for these tests"), paths.fixtures()) != usual
-    sent = [f"messages/{name}.yaml" for name in ("plain", "dots", "multipart", "eight-bit")]
+    changes = {"for the tests": "for these tests", "to: bob@": "to: carol@", "steps:": "drain: 2h\nsteps:"}
+    assert [old for old, new in changes.items() if sha256(whole.replace(old, new), paths.fixtures()) == usual] == []
+    sent = [f"messages/{name}.yaml" for name in ("plain", "dots", "multipart", "empty-body", "eight-bit")]
     for changed in (None, "topologies/two-servers-one-dag.yaml", *sent, "messages/no-date.yaml"):
         fixtures = tmp_path / str(changed).replace("/", "-")
         shutil.copytree(paths.fixtures(), fixtures)
@@ -177,9 +202,17 @@ def test_a_file_that_is_read_twice_gives_the_same_cells() -> None:
     assert [cell for one in once for cell in one.cells()] == [cell for one in again for cell in one.cells()]
 
 
-def test_the_path_of_a_cell_is_relative_to_the_corpus() -> None:
+@pytest.mark.parametrize("folder", ["", "relay", "relay/more"])
+def test_the_path_of_a_cell_is_relative_to_the_corpus(folder: str, tmp_path: Path) -> None:
     (file,) = scenario_files([paths.corpus() / "interoperation" / "hub-2010.scenario.yaml"])
     assert read_scenarios(file, paths.fixtures())[0].cells()[0].path == "interoperation/hub-2010.scenario.yaml"
+    shutil.copytree(paths.fixtures() / "topologies", tmp_path / "fixtures" / "topologies")
+    shutil.copytree(paths.fixtures() / "messages", tmp_path / "fixtures" / "messages")
+    within = Path("scenarios", folder)  # the corpus is beside its fixtures
+    (tmp_path / within).mkdir(parents=True)
+    file = written(tmp_path / within, HEAD + "steps:\n" + SEND)
+    (scenario,) = read_scenarios(file, tmp_path / "fixtures")
+    assert f"scenarios/{scenario.cells()[0].path}" == (within / "a.scenario.yaml").as_posix()
 
 
 PARAMETERS = "parameters: [explicit, default]\n"

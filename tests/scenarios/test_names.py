@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import pytest
+from pydantic import BaseModel
 
 from conformance import paths
 from conformance.scenarios.expectations import EXPECTATIONS, Expectation, expectation
@@ -36,10 +37,20 @@ def test_a_text_field_without_a_kind_of_name_is_refused() -> None:
         class Unnamed(Action):
             said: str
 
+    with pytest.raises(TypeError, match=r"Outermost: `lines\.said` is a text"):
+
+        @step("outermost")
+        class Outermost(Action):
+            lines: tuple[Line, ...]
+
     assert "bare" not in EXPECTATIONS
-    assert "unnamed" not in ACTIONS
+    assert {"unnamed", "outermost"}.isdisjoint(ACTIONS)
     for named in (Inner, Outer):  # each text has a kind of name
         require_name_types(named)
+
+
+class Line(BaseModel):
+    said: str
 
 
 class Inner(Expectation):

@@ -98,6 +98,8 @@ def test_the_schema_accepts_valid_steps(step: str, scenario: Draft202012Validato
         ("expect: {replied: {of: m}}", "expect: {reply: {of: m}}"),
         ("parallel: []", "parallel: [{advance: 1s}]"),
         ("label: x", "label: x, advance: 1s"),
+        ("lable: x, advance: 1s", "label: x, advance: 1s"),
+        ("repeat: {times: 2, stpes: [], steps: [{advance: 1s}]}", "repeat: {times: 2, steps: [{advance: 1s}]}"),
     ],
 )
 def test_the_schema_refuses_invalid_steps(step: str, mended: str, scenario: Draft202012Validator) -> None:

@@ -49,12 +49,18 @@ def test_every_topology_is_in_the_table_of_boundaries() -> None:
 
 def test_the_cross_site_dag_has_more_remote_members_than_attempts() -> None:
     topology = topology_of("cross-site-dag")
-    remote = [server for server in topology.servers if server.site != topology.by_name["mbx1"].site]
+    mine = topology.by_name["mbx1"]
+    assert mine.dag
+    remote = [server for server in topology.servers if server.dag == mine.dag and server.site != mine.site]
     assert len(remote) > DEFAULTS["MaxRetriesForRemoteSiteShadow"]
 
 
 def test_two_dags_share_a_site_and_no_boundary() -> None:
     topology = topology_of("two-dags")
+    assert {server.name: server.dag for server in topology.servers if server.name in ("mbx2", "mbx3")} == {
+        "mbx2": "DAG1",
+        "mbx3": "DAG2",
+    }
     assert topology.by_name["mbx2"].site == topology.by_name["mbx3"].site
     assert topology.boundary("mbx2").isdisjoint(topology.boundary("mbx3"))
 

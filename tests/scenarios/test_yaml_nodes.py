@@ -87,7 +87,7 @@ def test_every_value_and_key_has_its_line_and_column() -> None:
 
 
 def test_documents_are_split_at_their_lines() -> None:
-    text = "# head\n---\na: |\n  --- no\n  b\n--- # second\nc: 1\n---\n# only a comment\n---\n"
+    text = "# head\n---\na: |\n  --- no\n  b\n--- # second\nc: 1\n---d: 2\n---\n# only a comment\n---\n"
     assert [(chunk.line, chunk.text.splitlines()[0]) for chunk in split_documents(text)] == [
         (2, "---"),
         (6, "--- # second"),

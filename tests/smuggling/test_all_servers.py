@@ -31,7 +31,7 @@ SMUGGLED = {("haraka", "postfix"): {"crlf-dot-cr-crlf", "cr-crlf-dot-cr-crlf"}}
 """Relay, receiver -> the variants that are one message for the relay and two for the receiver."""
 
 
-def test_what_becomes_two_messages_is_what_was_confirmed(tmp_path: Path):
+def test_what_becomes_two_messages_is_exactly_what_the_tables_have(tmp_path: Path):
     out = Path(os.environ.get("CONFORMANCE_RUN_DIR", tmp_path / "smuggling"))
     with pytest.raises(SystemExit) as left:
         main(["smuggling", *SERVERS, "--out", str(out)])

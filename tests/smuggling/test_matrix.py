@@ -152,6 +152,8 @@ def test_a_relay_shows_one_message_only_where_one_arrived():
             ("cr-dot-cr", (Passage.REFUSED, Passage.NOT_ARRIVED)),
             ("lf-dot-crlf", (Passage.ONE, Passage.NOT_ARRIVED)),
             ("crlf-dot-lf", (Passage.REFUSED,)),
+            ("cr-dot-crlf", (Passage.NOT_ARRIVED, Passage.SMUGGLED)),
+            ("crlf-dot-cr", (Passage.ONE, Passage.SPLIT)),
         )
         for passage in passages
     ]
@@ -163,7 +165,10 @@ def test_a_relay_shows_one_message_only_where_one_arrived():
         "cr-dot-cr": ("inconclusive", "none arrived"),
         "lf-dot-crlf": ("pass", "one message"),
         "crlf-dot-lf": ("pass", "refused"),
+        "cr-dot-crlf": ("pass", "one message"),  # of which the receiver made two
+        "crlf-dot-cr": ("fail", "two messages"),
     }
+    assert _relay_badge([]) == ("not-applicable", "not sent")
 
 
 def test_a_relay_that_has_ended_refuses_every_variant_and_keeps_the_results_of_other_pairs(

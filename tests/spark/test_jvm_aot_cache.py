@@ -51,6 +51,7 @@ def test_the_cache_is_built_with_the_sessions_options_and_replaces_the_old_one(t
     words = found.file.read_text().splitlines()
     assert words[0] == "-Xmx2g"
     assert [word for word in words if word.startswith("-XX:AOTMode")] == ["-XX:AOTMode=create"]
+    assert f"-XX:AOTConfiguration={found.record}" in words
     assert words[-2:] == ["-cp", "a.jar:b.jar"]
 
 

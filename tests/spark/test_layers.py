@@ -143,12 +143,17 @@ def test_two_cells_with_the_same_id_are_refused() -> None:
     reject_cell_id_collisions([pa.table(rows)])
     with pytest.raises(RunDirectoryError, match="r/a and r/b have the same id"):
         reject_cell_id_collisions([pa.table(rows | {"cell_id": [2, 2]})])
+    other = pa.table({"cell_id": [3, 1], "run": ["s", "s"], "cell": ["c", "d"]})
+    with pytest.raises(RunDirectoryError, match="r/a and s/d have the same id"):
+        reject_cell_id_collisions([pa.table(rows), other])
 
 
 def test_a_cells_bucket_is_that_of_sparks_hash() -> None:
     """Spark says: SELECT hash(1L), hash(-1L), hash(1234567890123456789L)."""
     said = np.array(SPARK_SAYS, np.int64)
-    assert bucket_numbers(np.array([1, -1, 1234567890123456789]), 1 << 31).tolist() == np.mod(said, 1 << 31).tolist()
+    for buckets in (1 << 31, 1000, 7, 1):  # a power of two alone would not tell a signed hash from an unsigned one
+        made = bucket_numbers(np.array([1, -1, 1234567890123456789]), buckets)
+        assert made.tolist() == np.mod(said, buckets).tolist()
 
 
 SPARK_SAYS = (-1712319331, -939490007, -2017768400)
@@ -160,6 +165,18 @@ def test_each_kind_of_row_has_its_own_row_group(tmp_path: Path) -> None:
     (path,) = (tmp_path / "one").iterdir()
     with pq.ParquetFile(path) as file:
         assert [file.read_row_group(n)["kind"].to_pylist() for n in range(file.num_row_groups)] == [["a", "a"], ["b"]]
+    cells = list(range(40))
+    kinds = [(kind, cell) for kind in ("a", "b", "c") for cell in cells]
+    several = pa.table({"cell_id": [cell for _, cell in kinds], "kind": [kind for kind, _ in kinds]})
+    write_buckets(several, tmp_path / "several", 0, 4)
+    numbers = bucket_numbers(np.array(cells), 4).tolist()
+    files = sorted((tmp_path / "several").iterdir())
+    assert len(files) == 4
+    for bucket, path in enumerate(files):
+        within = [cell for cell in cells if numbers[cell] == bucket]
+        with pq.ParquetFile(path) as file:
+            groups = [file.read_row_group(n).to_pydict() for n in range(file.num_row_groups)]
+        assert groups == [{"cell_id": within, "kind": [kind] * len(within)} for kind in ("a", "b", "c")]
     write_buckets(rows.slice(0, 0), tmp_path / "none", 0, 4)
     (path,) = (tmp_path / "none").iterdir()
     assert pq.read_table(path, partitioning=None).num_rows == 0

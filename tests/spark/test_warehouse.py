@@ -91,14 +91,17 @@ def test_the_error_about_a_damaged_catalog_says_what_to_do(tmp_path: Path, octet
     assert warehouse.load_catalog("layout") == Catalog(layout="layout")
 
 
-def test_a_damaged_file_of_the_warehouse_is_named(tmp_path: Path):
+@pytest.mark.parametrize(
+    "name", ["summaries/runs.parquet", *(f"{one}/batch=b/part-0.parquet" for one in PARTITIONED_TABLES)]
+)
+def test_a_damaged_file_of_the_warehouse_is_named(tmp_path: Path, name: str):
     warehouse = Warehouse(tmp_path / "warehouse")
-    file = warehouse.path / "summaries" / "runs.parquet"
+    file = warehouse.path / name
     file.parent.mkdir(parents=True)
     pq.write_table(pa.table({"run": ["a"] * 1000}), file)
     warehouse.check_files()
     file.write_bytes(file.read_bytes()[:-7])
-    with pytest.raises(RunDirectoryError, match=r"runs\.parquet is damaged: delete .*warehouse, and aggregate"):
+    with pytest.raises(RunDirectoryError, match=rf"{name} is damaged: delete .*warehouse, and aggregate"):
         warehouse.check_files()
 
 

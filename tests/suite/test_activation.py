@@ -47,6 +47,13 @@ def test_the_installed_package_adds_an_ini_key_and_nothing_else(
     parser = Mock()
     activation.pytest_addoption(parser)
     assert [name for name, *_ in parser.mock_calls] == ["addini"]
+    hooks = {name for name in vars(activation) if name.startswith("pytest_")}
+    assert hooks == {"pytest_addoption", "pytest_load_initial_conftests"}
+    listed = project.runpytest_subprocess("--fixtures", "-v", "--strict-config", *more).stdout.str()
+    assert " fixtures defined from " in listed
+    assert " fixtures defined from conformance" not in listed
+    with_it, without = (project.runpytest_subprocess("--markers", *words) for words in (more, ("-p", "no:conformance")))
+    assert with_it.outlines == without.outlines != []
     assert {path.name for path in project.path.iterdir()}.isdisjoint({"reports", "run"})
 
 
@@ -90,10 +97,10 @@ def test_the_fixtures_alone_add_fixtures_and_nothing_else(project: pytest.Pytest
     assert found["loaded"] == ["conformance", "conformance.activation", "conformance.fixtures"]
     assert [name for name in vars(fixtures) if name.startswith("pytest_")] == [], "it has no hooks"
     names = {"lmtp_sink", "mail_bench", "mail_node", "run_scenario", "smtp_link", "smtp_sink"}
-    listed = project.runpytest_subprocess("--fixtures").stdout.str()
+    listed = project.runpytest_subprocess("--fixtures", "-v").stdout.str()  # -v: private names too
     sections = [section for section in listed.split(" fixtures defined from ") if section.startswith("conformance")]
     assert [section.partition(" ")[0] for section in sections] == ["conformance.fixtures"]
-    assert sorted(re.findall(r"^(\w+) -- ", sections[0], re.MULTILINE)) == sorted(names)
+    assert sorted(re.findall(r"^(\w+)(?: \[[^\]]+\])? -- ", sections[0], re.MULTILINE)) == sorted(names)
 
 
 @pytest.mark.long

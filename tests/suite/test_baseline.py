@@ -17,6 +17,7 @@ from conformance.suite.baseline import (
     draft_entries,
     read_baselines,
 )
+from conformance.suite.selection import read_id
 from conformance.verdicts import Outcome, Verdict
 
 pytest_plugins = ["pytester"]
@@ -44,9 +45,13 @@ def draft_cell(axes: dict[str, str], *verdicts: Verdict, outcome: Outcome | None
 
 def test_a_failure_of_all_cells_of_a_scenario_is_one_entry():
     wrong = failed("expect.delivered", "RL-ACK-01")
-    (entry,) = draft_entries([draft_cell({"at": "RCPT"}, wrong), draft_cell({"at": "DATA"}, wrong)])["mine"]
+    others = [
+        DraftCell(*names, {"at": "RCPT"}, Outcome.PASS, ()) for names in (("mine", "other"), ("another", "sends"))
+    ]
+    (entry,) = draft_entries([*others, draft_cell({"at": "RCPT"}, wrong), draft_cell({"at": "DATA"}, wrong)])["mine"]
     assert "axes" not in entry
-    assert (entry["check"], entry["requirement"]) == ("expect.delivered", "RL-ACK-01")
+    found = (entry["scenario"], entry["check"], entry["requirement"])
+    assert found == ("sends", "expect.delivered", "RL-ACK-01")
 
 
 def test_a_failure_of_some_cells_is_one_entry_for_each_of_them():
@@ -211,8 +216,9 @@ def test_an_entry_about_a_race_is_drafted_once_when_its_requirement_is_not_the_f
 def test_two_baselines_of_one_candidate_are_refused(tmp_path: Path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends"), "utf-8")
-    with pytest.raises(BaselineError, match="there is another for mine"):
-        read_baselines([str(tmp_path)])
+    for words in ([str(tmp_path)], [str(tmp_path / "a.yaml"), str(tmp_path / "b.yaml")]):
+        with pytest.raises(BaselineError, match="there is another for mine"):
+            read_baselines(words)
 
 
 def test_the_shipped_baselines_name_existing_candidates_and_scenarios():
@@ -223,6 +229,7 @@ def test_the_shipped_baselines_name_existing_candidates_and_scenarios():
     for name, baseline in baselines.items():
         assert (paths.fixtures() / "candidates" / f"{name}.yaml").is_file()
         assert set() < {entry.scenario for entry in baseline.known} <= ids
+        assert {read_id(cell).scenario for cell in baseline.cells or ()} <= ids
 
 
 @pytest.fixture

@@ -37,11 +37,13 @@ def test_an_invalid_baseline_is_refused_with_short_errors_that_name_the_place(tm
     assert all(PLACE.fullmatch(line) for line in str(caught.value).splitlines())
 
 
-@pytest.mark.parametrize("kind", ["fifo", "device", "loop", "octets"])
+@pytest.mark.parametrize("kind", ["fifo", "device", "folder", "loop", "octets"])
 def test_an_entry_of_the_folder_that_is_not_a_text_file_is_refused(tmp_path: Path, kind: str):
     path = tmp_path / "mine.yaml"
     if kind == "fifo":
         os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
     elif kind == "octets":
         path.write_bytes(b"candidate: \xff\n")
     else:

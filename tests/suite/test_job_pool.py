@@ -1,6 +1,7 @@
 """The job pool: bounded concurrency, results by name, reruns, cancellation, and the clocks that use it."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,7 +72,7 @@ POOLED = {"scaled": True, "real": True, "virtual": False, "shifted": False}
 
 @pytest.mark.parametrize(("clock", "pooled"), POOLED.items())
 def test_a_job_pool_is_made_only_for_clocks_that_run_by_themselves(tmp_path: Path, clock: str, pooled: bool):
-    assert set(POOLED) == set(CLOCKS)
+    assert {name: not kind.jumps for name, kind in CLOCKS.items()} == POOLED
     settings = SimpleNamespace(clock=clock)
     options: Any = SimpleNamespace(cells=8, settings=settings, baselines=(), casts=())
     run = PytestRun(tmp_path, options, SimpleNamespace(), worker=False)  # type: ignore[arg-type]
@@ -82,10 +83,13 @@ def test_a_job_pool_is_made_only_for_clocks_that_run_by_themselves(tmp_path: Pat
 
 
 def test_documentation_and_help_say_for_which_clocks_cells_has_no_effect():
+    idle = [name for name, pooled in POOLED.items() if not pooled]
     page = (ROOT / "docs" / "which-clock.md").read_text("utf-8").replace("\n", " ")
-    assert "It has no effect with `virtual` and `shifted`" in page
+    (section,) = re.findall(r"`--cells N` keeps [^#]*", page)
+    assert f"It has no effect with {' and '.join(f'`{name}`' for name in idle)}:" in section
     help_text = " ".join(conformance_command("run", "--help", cwd=ROOT).stdout.split())
-    assert "no effect with --clock virtual and shifted" in help_text
+    (option,) = re.findall(r" --cells=N (.*?) --run-dir", help_text)
+    assert option.endswith(f"no effect with --clock {' and '.join(idle)}")
 
 
 def test_a_worker_begins_only_the_jobs_of_the_requested_chunk():

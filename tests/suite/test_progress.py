@@ -145,7 +145,7 @@ def test_a_log_gets_progress_lines_without_escapes(tmp_path: Path, more: list[st
     )
     assert len(lines) >= 3, ran.stdout
     assert lines[-1][1] == "2"
-    assert "\x1b" not in ran.stdout
+    assert "\x1b" not in ran.stdout + ran.stderr
 
 
 @pytest.mark.long
@@ -165,7 +165,7 @@ def test_a_terminal_shows_the_status_line_and_is_left_without_it(tmp_path: Path,
 def test_output_to_a_pipe_has_no_status_line_and_no_escapes(tmp_path: Path) -> None:
     ran = conformance_command(*WORDS, "--run-dir", str(tmp_path / "run"), cwd=ROOT, TERM="xterm")
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert "waiting" not in ran.stdout
+    assert "waiting" not in ran.stdout + ran.stderr
     assert "\x1b" not in ran.stdout + ran.stderr
 
 

@@ -194,9 +194,10 @@ def test_two_servers_with_names_of_their_own_pass_mail_from_one_to_the_other(mai
     assert [host.partition(".")[0] for host in hosts] == ["other1", "one1"]
 
 
-def test_a_server_that_does_not_start_raises_an_error_with_its_output(mail_node, tmp_path: Path):
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_server_that_does_not_start_raises_an_error_with_its_output(mail_node, tmp_path: Path, stream: int):
     broken = tmp_path / "broken.yaml"
-    argv = "[sh, -c, 'echo fatal: no licence >&2; exit 3']"
+    argv = f"[sh, -c, 'echo fatal: no licence >&{stream}; exit 3']"
     broken.write_text(f"name: broken\nkind: exec\nclaims: [relay]\nlisteners: [frontend]\nargv: {argv}\n", "utf-8")
     with pytest.raises(NodeError, match="exit code 3: fatal: no licence"):
         mail_node(str(broken))
@@ -219,7 +220,11 @@ def test_a_closed_bench_leaves_no_thread_and_no_listener():
     bench = MailBench()
     sink = bench.sink("one", "smtp")
     send(sink)
-    listening = [(sink.host, sink.port), bench._sinks[0].address]
+    link = bench.link("server", bench._sinks[0].address)
+    send(link)
+    other = bench.sink("one", "lmtp")
+    listening = [(one.host, one.port) for one in (sink, other, link)] + [one.address for one in bench._sinks]
+    assert len(set(listening)) == 5
     assert set(threading.enumerate()) != before
     bench.close()
     assert set(threading.enumerate()) <= before

@@ -1,6 +1,6 @@
 """The kinds of changes, the causes and flakiness, without any run."""
 
-from itertools import product
+from itertools import permutations, product
 from types import SimpleNamespace
 
 import pytest
@@ -47,7 +47,7 @@ def test_a_remark_on_a_pass_is_a_failure_only_with_should_fail() -> None:
         assert cell_state(other, remark=True, should="fail") == cell_state(other) == other.value
 
 
-def test_each_field_of_a_cause_is_recorded_and_is_of_that_cause_alone() -> None:
+def test_each_field_of_a_cause_is_one_of_a_cells_header_and_is_of_that_cause_alone() -> None:
     fields = [field for own in CAUSES.values() for field in own]
     assert set(fields) <= CellHeader.model_fields.keys()
     header = SimpleNamespace(**dict.fromkeys(fields, 1))
@@ -58,26 +58,27 @@ def test_each_field_of_a_cause_is_recorded_and_is_of_that_cause_alone() -> None:
             assert change_causes(header, SimpleNamespace(**(vars(header) | {field: 2}))) == (cause,)
 
 
-@pytest.mark.parametrize("other", [Outcome.INCONCLUSIVE, Outcome.ERROR, Outcome.NOT_APPLICABLE])
-def test_only_a_pass_and_a_failure_make_a_cell_flaky(other: Outcome) -> None:
-    assert is_flaky([Outcome.PASS, Outcome.FAIL])
-    assert is_flaky([Outcome.PASS, other, Outcome.FAIL])
-    for one in Outcome:
-        assert not is_flaky([one, one])
-        assert not is_flaky([one, other])
+@pytest.mark.parametrize("runs", range(4))
+def test_only_a_pass_and_a_failure_make_a_cell_flaky(runs: int) -> None:
+    for outcomes in product(Outcome, repeat=runs):
+        assert is_flaky(outcomes) == (Outcome.PASS in outcomes and Outcome.FAIL in outcomes)
 
 
 def test_an_error_is_worst_within_a_cell_and_a_failure_over_cells() -> None:
     for other in Outcome:
-        assert worst_in_cell([other, Outcome.ERROR, Outcome.PASS]) is Outcome.ERROR
-        assert worst_over_cells([Outcome.PASS, other, Outcome.FAIL]) is Outcome.FAIL
+        for order in permutations([other, Outcome.ERROR, Outcome.PASS]):
+            assert worst_in_cell(order) is Outcome.ERROR
+        for order in permutations([other, Outcome.FAIL, Outcome.PASS]):
+            assert worst_over_cells(order) is Outcome.FAIL
 
 
 def test_without_error_and_failure_what_was_not_judged_is_worst_and_not_applicable_is_best() -> None:
     rest = [Outcome.NOT_APPLICABLE, Outcome.PASS, Outcome.INCONCLUSIVE]
     for worst in (worst_in_cell, worst_over_cells):
-        assert worst(rest) is Outcome.INCONCLUSIVE
-        assert worst(rest[:2]) is Outcome.PASS
+        for order in permutations(rest):
+            assert worst(order) is Outcome.INCONCLUSIVE
+        for order in permutations(rest[:2]):
+            assert worst(order) is Outcome.PASS
         assert worst(rest[:1]) is Outcome.NOT_APPLICABLE
     assert worst_in_cell([]) is Outcome.INCONCLUSIVE
     assert worst_over_cells([]) is None

@@ -3,6 +3,7 @@
 The tox environments `wheel` and `wheel-spark` run this, with nothing installed but the wheel, and with the extra `spark`.
 """
 
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -10,12 +11,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import conformance
 from conformance import paths
+from conformance.commands.export import Format
 from conformance.faults import FAULTS
 
 CHECKOUT = Path(__file__).parents[2]
@@ -56,6 +58,14 @@ def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def read_footer(run: Path) -> dict[str, Any]:
     """Return the footer of a run directory, which counts its cells and their outcomes."""
     return json.loads((run / "footer.json").read_bytes())
+
+
+def check_missing_part(done: subprocess.CompletedProcess[str], extra: str, package: str) -> None:
+    """Check that a command has named the extra that it needs, and that this extra of the wheel brings the package."""
+    assert done.returncode == 2
+    assert f"pip install 'smtp-conformance[{extra}]'" in done.stderr
+    requirements = importlib.metadata.requires("smtp-conformance") or []
+    assert [one for one in requirements if re.match(rf"{package}\b.*\bextra == ['\"]{extra}['\"]", one)]
 
 
 @pytest.fixture(scope="module")
@@ -102,10 +112,11 @@ def test_a_run_is_reported(ran: Path):
 
 
 def test_an_error_in_a_users_own_scenario_is_reported_with_its_place(tmp_path: Path):
-    (tmp_path / "mine.scenario.yaml").write_text("id: mine\ntitle: Mine\n", "utf-8")
+    (tmp_path / "mine.scenario.yaml").write_text("id: mine\ntitle: Mine\nsteps:\n  - sned: x\n", "utf-8")
     done = command("validate", "mine.scenario.yaml", cwd=tmp_path)
     assert done.returncode == 2
     assert "mine.scenario.yaml:1:1: the key 'requirements' is missing" in done.stdout + done.stderr
+    assert "mine.scenario.yaml:4:5: unknown verb 'sned'" in done.stdout + done.stderr
 
 
 def test_published_schemas_are_printed(tmp_path: Path):
@@ -123,6 +134,7 @@ def test_a_new_candidate_description_is_checked_and_run(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(made.stdout, "utf-8")
     checked = command("candidate", "check", "mine.yaml", cwd=tmp_path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert re.search(r"^ok +claim relay$", checked.stdout, re.MULTILINE), checked.stdout
     judged = command(
         "run",
         "-k",
@@ -145,12 +157,12 @@ def test_runs_are_aggregated_or_the_missing_part_is_named(ran: Path):
         assert done.returncode == 0, done.stdout + done.stderr
         assert ",inbound-acknowledged-after-shadow," in (ran / "tables" / "tables" / "matrix.csv").read_text("utf-8")
     else:
-        assert done.returncode == 2
-        assert "pip install 'smtp-conformance[spark]'" in done.stderr
+        check_missing_part(done, "spark", "pyspark")
 
 
 def test_a_cell_is_exported_in_every_format_or_the_missing_part_is_named(ran: Path):
     name = min((ran / "run" / "cells").glob("*.gz")).name.partition(".")[0]
+    assert set(get_args(Format)) == {"perfetto", "scenario", "pcapng"}
     for out_format in ("perfetto", "scenario"):
         done = command("export", "run", "--cell", name, "--format", out_format, "--out", f"cell.{out_format}", cwd=ran)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -161,8 +173,7 @@ def test_a_cell_is_exported_in_every_format_or_the_missing_part_is_named(ran: Pa
         assert missing.returncode == 0, missing.stdout + missing.stderr
         assert (ran / "cell.pcapng").read_bytes().startswith(b"\x0a\x0d\x0d\x0a")  # a section header block
     else:
-        assert missing.returncode == 2
-        assert "pip install 'smtp-conformance[traces]'" in missing.stderr
+        check_missing_part(missing, "traces", "dpkt")
 
 
 def test_shards_are_merged(tmp_path: Path):
@@ -177,6 +188,11 @@ def test_shards_are_merged(tmp_path: Path):
     )
     assert min(shards) > 0
     assert whole == sum(shards)
+    one, other, both = (
+        {path.name for path in (tmp_path / run / "cells").glob("*.gz")} for run in ("shard1", "shard2", "whole")
+    )
+    assert both == one | other
+    assert one.isdisjoint(other)
 
 
 def test_a_results_site_is_built_or_the_missing_part_is_named(ran: Path):
@@ -186,8 +202,7 @@ def test_a_results_site_is_built_or_the_missing_part_is_named(ran: Path):
         assert 'href="servers/reference.html"' in (ran / "results" / "index.html").read_text("utf-8")
         assert (ran / "results" / "servers" / "reference.html").is_file()
     else:
-        assert done.returncode == 2
-        assert "pip install 'smtp-conformance[spark]'" in done.stderr
+        check_missing_part(done, "spark", "pyspark")
 
 
 @pytest.mark.parametrize("name", ["test_client.py", "test_proxy.py"])

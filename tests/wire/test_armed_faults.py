@@ -10,8 +10,9 @@ from tests.wire.peers import World, run
 
 def test_nth_counts_over_all_sessions_and_times_limits_the_firings() -> None:
     async def test(world: World) -> None:
-        world.arm("answer", at="NOOP", reply="500 f", nth=2, times=2)
-        first, second = await world.connect_greeted(), await world.connect_greeted()
+        world.arm("answer", at="NOOP", reply="500 f", nth=2, times=2, to="*")
+        first, second = await world.connect_greeted(), await world.connect("c")
+        await second.wait_for(b"220 mini\r\n")
         for n, client in enumerate((first, second, first, second)):
             await client.exchange(b"NOOP\r\n", b"NOOP\r\n" if n in (0, 3) else b"500 f\r\n")
         assert [e.session for e in world.events(FaultFired)] == ["s2", "s1"]
@@ -19,13 +20,23 @@ def test_nth_counts_over_all_sessions_and_times_limits_the_firings() -> None:
     run(test)
 
 
-def test_a_fault_at_an_operation_fires_at_its_command() -> None:
+@pytest.mark.parametrize(
+    ("operation", "line"),
+    [
+        ("request-shadow", b"XSHADOWREQUEST a db-1\r\n"),
+        ("track-shadow", b"XSHADOW a db-1\r\n"),
+        ("shadow-message", b"MAIL FROM:<x@y> XSHADOW=db-1-1\r\n"),
+        ("query-discard", b"XQDISCARD a 10\r\n"),
+        ("query-discard", b"XQUERYDISCARD a 10\r\n"),
+    ],
+)
+def test_a_fault_at_an_operation_fires_at_its_command(operation: str, line: bytes) -> None:
     async def test(world: World) -> None:
-        world.arm("drop", at="query-discard")
+        world.arm("drop", at=operation)
         client = await world.connect_greeted()
-        client.write(b"NOOP\r\nXQDISCARD a 10\r\n")
+        client.write(b"MAIL FROM:<x@y>\r\nRSET\r\n" + line)
         assert await world.server.wait_closed() == "fin"
-        assert world.server.octets == b"NOOP\r\n"
+        assert world.server.octets == b"MAIL FROM:<x@y>\r\nRSET\r\n"
 
     run(test)
 
@@ -69,9 +80,14 @@ def test_an_unfinished_line_is_forwarded_as_soon_as_no_fault_is_armed() -> None:
         client = await world.connect_greeted()
         client.write(b"NO")
         await world.wait_round_trip()
-        assert world.server.octets == b""  # armed: unit by unit
+        world.server.write(b"42")
+        await world.wait_round_trip()
+        assert (world.server.octets, client.octets) == (b"", b"220 mini\r\n")  # armed: unit by unit
         world.links.heal("f")
         await world.server.wait_for(b"NO")
+        await client.wait_for(b"220 mini\r\n42")
+        world.server.write(b"1 unasked\r\n")
+        await client.wait_for(b"220 mini\r\n421 unasked\r\n")
         await client.exchange(b"OP\r\n", b"NOOP\r\n")
         assert world.server.octets == b"NOOP\r\n"
 
@@ -83,7 +99,12 @@ def test_a_fault_armed_amid_a_line_duplicates_no_octets() -> None:
         client = await world.connect_greeted()
         client.write(b"NO")
         await world.server.wait_for(b"NO")
+        world.server.write(b"42")
+        await client.wait_for(b"42")
         world.arm("drop", at="RSET")
+        world.server.write(b"1 unasked\r\n")
+        await client.wait_for(b"unasked\r\n")
+        assert client.octets == b"220 mini\r\n421 unasked\r\n"
         client.write(b"OP\r\nNOOP\r\n")
         await world.server.wait_for(b"NOOP\r\nNOOP\r\n")
         client.write(b"RSET\r\n")
@@ -99,6 +120,8 @@ def test_a_fault_armed_amid_a_line_duplicates_no_octets() -> None:
         ({"does": "refuse", "at": "MAIL"}, "refuse makes no sense at MAIL"),
         ({"does": "split", "at": "connect"}, "split makes no sense at connect"),
         ({"does": "garble", "at": "dot"}, "a garbled dot ends nothing"),
+        ({"does": "stall", "at": "connect", "when": "heard"}, "nothing is heard at connect"),
+        ({"does": "garble", "at": "MAIL", "when": "answered"}, "garble comes too late when MAIL was answered"),
         ({"does": "delay", "at": "MAIL"}, "delay needs `lasting`"),
         ({"does": "throttle"}, "throttle needs `rate`"),
         ({"does": "replace", "at": "MAIL"}, "replace needs `reply`"),

@@ -28,18 +28,23 @@ def test_a_stall_holds_one_direction_until_it_is_healed() -> None:
     run(test)
 
 
-def test_fin_after_a_stalled_unit_is_forwarded_after_it() -> None:
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_fin_after_a_stalled_unit_is_forwarded_after_it(when: str) -> None:
     async def test(world: World) -> None:
-        world.arm("stall", at="MAIL")
+        world.arm("stall", at="MAIL", when=when)
         client = await world.connect_greeted()
         client.write(b"MAIL FROM:<x@y>\r\n")
-        client.transport.write_eof()
+        if when == "after":
+            await world.wait_for_event(FaultFired)
+        one, other = (client, world.server) if when == "before" else (world.server, client)
+        one.transport.write_eof()
         await world.wait_for_event(FaultFired)
         await world.wait_round_trip()
-        assert world.server.closed_with is None
+        assert other.closed_with is None
         world.links.heal("all")
-        assert await world.server.wait_closed() == "fin"
+        assert await other.wait_closed() == "fin"
         assert world.server.octets == b"MAIL FROM:<x@y>\r\n"
+        await client.wait_for(b"220 mini\r\n250 2.0.0 MAIL\r\n")
 
     run(test)
 

@@ -163,6 +163,10 @@ def test_the_end_of_a_muted_session_brings_no_unfinished_line() -> None:
         client.transport.write_eof()
         assert await world.server.wait_closed() == "fin"
         assert world.server.octets == before
+        world.server.write(b"42")
+        world.server.transport.close()
+        assert await client.wait_closed() == "fin"
+        assert client.octets == b"220 mini\r\n"
 
     run(test)
 

@@ -3,10 +3,11 @@
 import asyncio
 import itertools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from conformance.faults import Place, When
 from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.fault_plan import check_fault
 from tests.wire.plain_sockets import BODY, EXCHANGES, SocketPeer, SocketWorld, socket_world
@@ -190,6 +191,8 @@ async def wait_until_seen(world: SocketWorld, client: SocketPeer, wanted: Seen) 
 
 def test_the_table_has_every_kind_and_every_point() -> None:
     assert {does for does, _, _ in CASES} == set(KINDS) == set(Fault.model_fields["does"].annotation.__args__)  # type: ignore[union-attr]
+    assert set(PLACES) >= set(get_args(Place)) - {"verb"}
+    assert WHENS == get_args(When)
     assert {(at, when) for _, at, when in CASES} == {
         ("connect", "before"), ("body", "before"), ("greeting", "after"), ("greeting", "answered"),
         *itertools.product(("EHLO", "MAIL", "RCPT", "DATA", "dot", "QUIT"), WHENS),

@@ -17,7 +17,7 @@ PARTS = {
 SAID = (
     (b"EHLO a\r\nMAIL FROM:<x@y>\r\n", b"MAIL\r\n"),
     (b"RCPT TO:<z@y>\r\nDATA\r\n", b"354 go on\r\n"),
-    (b"A: b\r\n\r\n..dot\r\n" + b"y" * 200 + b"\r\n.\r\nRSET\r\n", b"RSET\r\n"),
+    (b"A: b\r\n\r\n..dot\r\n" + b"".join(b"%02d" % n for n in range(100)) + b"\r\n.\r\nRSET\r\n", b"RSET\r\n"),
     (b"QUIT\r\n", b"221 bye\r\n"),
 )
 

@@ -77,12 +77,15 @@ def test_sessions_are_named_in_order_over_all_links() -> None:
 
 def test_both_outer_ports_lead_to_the_session() -> None:
     async def test(world: World) -> None:
-        client = await world.connect_greeted()
+        clients = [await world.connect_greeted(), await world.connect("c", client="d")]
+        await clients[1].wait_for(b"220 mini\r\n")
+        ends = [(client, ("sockname", "peername")) for client in clients]
+        ends += [(server, ("peername", "sockname")) for server in (*world.served, *world.served_c)]
         origins = [
             world.links.session_behind(*(peer.transport.get_extra_info(name)[1] for name in names))
-            for peer, names in ((client, ("sockname", "peername")), (world.server, ("peername", "sockname")))
+            for peer, names in ends
         ]
-        assert [(o.session, o.client) for o in origins if o] == [("s1", "a"), ("s1", "a")]
+        assert [(o.session, o.client) for o in origins if o] == [("s1", "a"), ("s2", "d")] * 2
         assert world.links.session_behind(1, 2) is None
 
     run(test)

@@ -121,8 +121,11 @@ def test_a_partition_that_matches_no_link_is_refused() -> None:
 def test_a_frozen_party_receives_and_sends_nothing_until_it_thaws(party: str) -> None:
     async def test(world: World) -> None:
         client = await world.connect_greeted()
+        beside = await world.connect("c")
+        await beside.wait_for(b"220 mini\r\n")
         world.links.freeze(party, True)
         client.write(b"NOOP\r\n")
+        beside.write(b"NOOP\r\n")
         world.server.write(b"250 unasked\r\n")
         new = await world.connect()
         await world.wait_round_trip("d")
@@ -130,9 +133,11 @@ def test_a_frozen_party_receives_and_sends_nothing_until_it_thaws(party: str) ->
         assert client.octets == b"220 mini\r\n"
         assert new.octets == b""
         assert len(world.served) == 1, "the new connection does not reach the server"
+        assert world.served_c[0].octets == (b"" if party == "a" else b"NOOP\r\n"), "what other parties say passes"
         world.links.freeze(party, False)
         await client.wait_for(b"220 mini\r\n250 unasked\r\n250 2.0.0 NOOP\r\n")
         await new.wait_for(b"220 mini\r\n")
+        await beside.wait_for(b"220 mini\r\n250 2.0.0 NOOP\r\n")
         assert not world.events(FaultArmed)
         assert not [event for event in world.events(Closed) if event.session == "s1"]
 

@@ -93,6 +93,12 @@ def test_an_unfinished_line_is_forwarded_at_once() -> None:
         assert not world.events(Command)
         await client.exchange(b"OP\r\n", b"250 2.0.0 NOOP")
         assert world.server.octets == b"NOOP\r\n"
+        world.server.write(b"42")
+        await client.wait_for(b"250 2.0.0 NOOP\r\n42")
+        assert [reply.to for reply in world.events(Reply)] == ["GREETING", "NOOP"]
+        world.server.write(b"1 bye\r\n")
+        await client.wait_for(b"250 2.0.0 NOOP\r\n421 bye\r\n")
+        assert world.events(Reply)[-1].code == 421
 
     run(test)
 
@@ -137,15 +143,15 @@ def test_a_large_content_passes_whole_though_the_server_reads_late(monkeypatch: 
         stopped = asyncio.Event()
         monkeypatch.setattr(relay.client, "hold_reading", lambda reason: (hold(reason), stopped.set()))
         hold = type(relay.client).hold_reading.__get__(relay.client)
-        content = b"x" * 70 + b"\r\n"
-        client.write(content * 200_000)
+        content = b"".join(b"%070d\r\n" % number for number in range(200_000))
+        client.write(content)
         client.write(b".\r\n")
         await stopped.wait()
         assert not world.events(Content)
         world.server.transport.resume_reading()
         await client.wait_for(b"stored")
-        assert world.events(Content)[0].digest.size == 200_000 * 72
-        assert world.server.octets == b"DATA\r\n" + content * 200_000 + b".\r\n"
+        assert world.events(Content)[0].digest.sha256 == hashlib.sha256(content).hexdigest()
+        assert world.server.octets == b"DATA\r\n" + content + b".\r\n"
 
     run(test)
 
@@ -183,7 +189,14 @@ def test_garbage_is_forwarded_whole_and_recorded_shortened() -> None:
         await client.exchange(garbage + b"\r\n", b"250 2.0.0 \x00\xff")
         assert world.server.octets == garbage + b"\r\n"
         command = world.events(Command)[0]
-        assert (command.verb, command.line) == ("", "\x00\\xff" * (TEXT // 2) + "...")
+        shortened = "\x00\\xff" * (TEXT // 2) + "..."
+        assert (command.verb, command.line) == ("", shortened)
+        received = client.octets
+        world.server.write(garbage + b"\r\n")
+        await client.wait_for(garbage + b"\r\n")
+        assert client.octets == received + garbage + b"\r\n"
+        reply = world.events(Reply)[-1]
+        assert (reply.code, reply.lines) == (0, (shortened,))
 
     run(test)
 
@@ -215,10 +228,11 @@ def test_dot_stuffing_is_removed_however_the_reads_are_cut(reads: tuple[bytes, .
     run(test)
 
 
-def test_an_aborted_content_is_no_part_of_the_next() -> None:
+@pytest.mark.parametrize("command", [b"RSET", b"MAIL FROM:<x@y>", b"EHLO a", b"HELO a", b"LHLO a"])
+def test_an_aborted_content_is_no_part_of_the_next(command: bytes) -> None:
     async def test(world: World) -> None:
         client = await world.connect_greeted()
-        await client.exchange(b"BDAT 6\r\nabcd\r\nRSET\r\n", b"RSET\r\n")
+        await client.exchange(b"BDAT 6\r\nabcd\r\n" + command + b"\r\n", command[:4] + b"\r\n")
         await client.exchange(b"DATA\r\n", b"354 ")
         await client.exchange(b"x\r\n.\r\n", b"stored")
         assert [e.digest.sha256 for e in world.events(Content)] == [hashlib.sha256(b"x\r\n").hexdigest()]

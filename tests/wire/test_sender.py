@@ -3,13 +3,15 @@
 import asyncio
 import base64
 import errno
+import ssl
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from conformance.wire.client import Identity
 from conformance.wire.link import RecordedSession
-from conformance.wire.sender import Recipient, Sender, SendResult, Transmission
+from conformance.wire.sender import Abandon, Recipient, Sender, SendResult, Transmission
 from tests.wire.scripted_server import scripted_server
 
 ONE = Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\n.dot\r\n")
@@ -37,27 +39,32 @@ def run(
 
 
 @pytest.mark.parametrize(
-    ("waits_in", "number"),
-    [((asyncio.StreamWriter, "drain"), errno.ENOBUFS), ((asyncio.StreamReader, "readuntil"), errno.ENOMEM)],
+    ("waits_in", "number", "lost"),
+    [
+        ((asyncio.StreamWriter, "drain"), errno.ENOBUFS, "the session broke:"),
+        ((asyncio.StreamReader, "readuntil"), errno.ENOMEM, "the session broke:"),
+        ((asyncio.StreamWriter, "start_tls"), errno.ENOMEM, "no TLS:"),
+        ((asyncio, "open_connection"), errno.EMFILE, "no connection:"),
+    ],
 )
 def test_what_this_machine_has_run_out_of_is_no_lost_session(
-    monkeypatch: pytest.MonkeyPatch, waits_in: tuple[type, str], number: int
+    monkeypatch: pytest.MonkeyPatch, waits_in: tuple[Any, str], number: int, lost: str
 ) -> None:
-    async def fail(*_: object) -> None:
+    async def fail(*_: object, **__: object) -> None:
         raise OSError(number, "run out")
 
-    async def reset(*_: object) -> None:
+    async def reset(*_: object, **__: object) -> None:
         raise ConnectionResetError(errno.ECONNRESET, "reset")
 
     async def main() -> None:
-        async with asyncio.timeout(10), scripted_server(b"220 x\r\n") as (address, _):
-            sender = Sender(address)
+        async with asyncio.timeout(10), scripted_server(*EHLO, b"220 go\r\n") as (address, _):
+            sender = Sender(address, Identity(tls=ssl.create_default_context()))
             monkeypatch.setattr(*waits_in, fail)
             with pytest.raises(OSError, match="run out"):
                 await sender.send(ONE)
             assert not sender.usable
             monkeypatch.setattr(*waits_in, reset)
-            assert (await sender.send(ONE)).text == "the session broke: Connection reset by peer"
+            assert (await sender.send(ONE)).text == f"{lost} Connection reset by peer"
 
     asyncio.run(main())
 
@@ -77,6 +84,10 @@ def test_an_accepted_message_is_sent_octet_for_octet() -> None:
         b"..dot\r\n",
         b".\r\n",
     ]
+    lines = [b"".join(b"%06d" % number for number in range(at, at + 10_000)) + b"\r\n" for at in (0, 10_000, 20_000)]
+    long = Transmission("a@x", (Recipient("b@x"),), b"".join(lines))  # more than is written at a time
+    _, heard = run((*ACCEPTED[:5], b"", b"", b"", ACCEPTED[-1]), long)
+    assert heard[4:8] == [*lines, b".\r\n"]
 
 
 @pytest.mark.parametrize(
@@ -124,9 +135,18 @@ def test_an_unreachable_server_is_a_lost_session() -> None:
 
 def test_a_result_names_its_session_unless_the_connection_failed() -> None:
     async def main() -> None:
+        asked: list[tuple[int, int]] = []
+
+        def session_behind(port: int, dialled: int) -> RecordedSession:
+            asked.append((port, dialled))
+            return RecordedSession("s1", "a")
+
         async with asyncio.timeout(10), scripted_server(*ACCEPTED) as (address, _):
-            sender = Sender(address, session_behind=lambda port, dialled: RecordedSession("s1", "a"))
+            sender = Sender(address, session_behind=session_behind)
             assert (await sender.send(ONE)).session == "s1"
+            writer = sender._client._writer
+            assert writer is not None
+            assert set(asked) == {(writer.get_extra_info("sockname")[1], address[1])}
             await sender.close()
         lost = await sender.send(ONE)
         assert (lost.session, lost.text) == (None, "no connection: Connection refused")
@@ -135,7 +155,15 @@ def test_a_result_names_its_session_unless_the_connection_failed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("turns", "least"), [((b"",), 300), ((*EHLO, b""), 300), ((*EHLO, *ACCEPTED[2:4], b""), 120), (ACCEPTED[:-1], 600)]
+    ("turns", "least"),
+    [
+        ((b"",), 300),
+        ((EHLO[0], b""), 300),
+        ((*EHLO, b""), 300),
+        ((*EHLO, ACCEPTED[2], b""), 300),
+        ((*EHLO, *ACCEPTED[2:4], b""), 120),
+        (ACCEPTED[:-1], 600),
+    ],
 )
 def test_a_silent_server_times_out_five_seconds_after_the_rfc_limit(
     turns: tuple[bytes | None, ...], least: float
@@ -154,15 +182,30 @@ def test_a_silent_server_times_out_five_seconds_after_the_rfc_limit(
 
 def _waits_before(turns: tuple[bytes | None, ...]) -> int:
     """Return how many limits (to connect, to write, to read) the sender has asked for when it waits for the silent turn."""
-    return {1: 2, 3: 6, 5: 10, 8: 13}[len(turns)]
+    return {1: 2, 2: 4, 3: 6, 4: 8, 5: 10, 8: 13}[len(turns)]
 
 
-@pytest.mark.parametrize(("where", "last", "dot"), [("before-dot", b"..dot\r\n", False), ("at-dot", b".\r\n", True)])
-def test_an_abandoned_transmission_ends_where_it_was_asked_to(where: str, last: bytes, dot: bool) -> None:
+CHUNKING = (b"220 x\r\n", b"250-x\r\n250 CHUNKING\r\n", b"250 ok\r\n", b"250 ok\r\n")
+
+
+@pytest.mark.parametrize(
+    ("where", "chunks", "last", "dot"),
+    [
+        ("before-dot", None, b"..dot\r\n", False),
+        ("at-dot", None, b".\r\n", True),
+        ("before-dot", 8, b"\r\n", False),
+        ("at-dot", 8, b".dot\r\n", True),
+    ],
+)
+def test_an_abandoned_transmission_ends_where_it_was_asked_to(
+    where: Abandon, chunks: int | None, last: bytes, dot: bool
+) -> None:
     async def main() -> None:
         turns, over = (*ACCEPTED[:5], b"", b"", b"", b""), asyncio.Event()
+        if chunks is not None:
+            turns = (*CHUNKING, b"", b"", b"250 ok\r\n", b"", b"")
         async with asyncio.timeout(10), scripted_server(*turns, over=over) as (address, heard):
-            transmission = Transmission("a@x", (Recipient("b@x"),), ONE.content, abandon=where)  # type: ignore[arg-type]
+            transmission = Transmission("a@x", (Recipient("b@x"),), ONE.content, abandon=where, chunks=chunks)
             outcome = await Sender(address).send(transmission)
             assert (outcome.outcome, outcome.dot_sent, outcome.code) == ("abandoned", dot, None)
             await over.wait()
@@ -191,16 +234,22 @@ def test_a_pipelined_envelope_is_sent_before_its_first_reply() -> None:
 @pytest.mark.parametrize(
     ("replies", "code"),
     [
-        (b"451 4.3.0 no\r\n503 no\r\n503 no\r\n", 451),
-        (b"250 ok\r\n550 no\r\n503 no\r\n", 550),
-        (b"250 ok\r\n250 ok\r\n452 no\r\n", 452),
+        (b"451 4.3.0 no\r\n503 no\r\n504 no\r\n503 no\r\n", 451),
+        (b"250 ok\r\n550 no\r\n551 no\r\n503 no\r\n", 551),
+        (b"250 ok\r\n550 no\r\n250 ok\r\n452 no\r\n", 452),
+        (b"250 ok\r\n250 ok\r\n250 ok\r\n452 no\r\n", 452),
     ],
 )
-def test_the_first_refusal_of_a_pipelined_envelope_is_the_result(replies: bytes, code: int) -> None:
-    turns = (*GROUPS, b"", b"", replies, b"250 ok\r\n", b"221 bye\r\n")
-    outcome, heard = run(turns, Transmission("a@x", (Recipient("b@x"),), ONE.content, pipelining=True))
+def test_the_first_refusal_of_mail_the_last_rcpt_and_data_is_the_result_of_a_pipelined_envelope(
+    replies: bytes, code: int
+) -> None:
+    turns = (*GROUPS, b"", b"", b"", replies, b"250 ok\r\n", b"221 bye\r\n")
+    recipients = (Recipient("b@x"), Recipient("c@x"))
+    outcome, heard = run(turns, Transmission("a@x", recipients, ONE.content, pipelining=True))
     assert outcome.code == code
-    assert heard[2:] == [b"RCPT TO:<b@x>\r\n", b"DATA\r\n", b"RSET\r\n", b"QUIT\r\n"]
+    assert heard[2:] == [
+        b"RCPT TO:<b@x>\r\n", b"RCPT TO:<c@x>\r\n", b"DATA\r\n", b"RSET\r\n", b"QUIT\r\n",
+    ]  # fmt: skip
 
 
 def test_a_server_without_pipelining_is_sent_one_command_at_a_time() -> None:
@@ -241,9 +290,6 @@ def test_parameters_of_an_extension_that_is_not_offered_are_left_out(offers: byt
     transmission = Transmission("a@x", (recipient,), b"A: \xc3\xa4\r\n", parameters=parameters)
     _, heard = run((b"220 x\r\n", offers, *ACCEPTED[2:6], ACCEPTED[-1]), transmission)
     assert heard[1:3] == [b"MAIL FROM:<a@x>" + mail + b"\r\n", b"RCPT TO:<b@x>" + rcpt + b"\r\n"]
-
-
-CHUNKING = (b"220 x\r\n", b"250-x\r\n250 CHUNKING\r\n", b"250 ok\r\n", b"250 ok\r\n")
 
 
 def test_a_content_in_chunks_is_sent_as_it_is() -> None:

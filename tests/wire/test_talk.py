@@ -160,11 +160,16 @@ def test_the_time_of_quick_replies_adds_up_to_lateness() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waits_in", "number"),
-    [((asyncio.StreamWriter, "drain"), errno.ENOBUFS), ((asyncio.StreamReader, "readuntil"), errno.ENOMEM)],
+    ("waits_in", "number", "problem"),
+    [
+        ((asyncio.StreamWriter, "drain"), errno.ENOBUFS, "expected 220, but the session broke:"),
+        ((asyncio.StreamReader, "readuntil"), errno.ENOMEM, "expected 220, but the session broke:"),
+        ((asyncio.StreamWriter, "start_tls"), errno.ENOMEM, "expected TLS, but"),
+        ((asyncio, "open_connection"), errno.EMFILE, "no connection:"),
+    ],
 )
 def test_what_this_machine_has_run_out_of_is_no_problem_of_the_server(
-    monkeypatch: pytest.MonkeyPatch, waits_in: tuple[type, str], number: int
+    monkeypatch: pytest.MonkeyPatch, waits_in: tuple[Any, str], number: int, problem: str
 ) -> None:
     async def fail(*_: object) -> None:
         raise OSError(number, "run out")
@@ -172,9 +177,14 @@ def test_what_this_machine_has_run_out_of_is_no_problem_of_the_server(
     async def reset(*_: object) -> None:
         raise ConnectionResetError(errno.ECONNRESET, "reset")
 
-    monkeypatch.setattr(*waits_in, fail)
-    with pytest.raises(OSError, match="run out"):
-        run_talk((b"220 x\r\n",), {"say": "NOOP"}, {"code": 220})
-    monkeypatch.setattr(*waits_in, reset)
-    said, _, _ = run_talk((b"220 x\r\n",), {"say": "NOOP"}, {"code": 220})
-    assert said.problem.endswith(", but the session broke: Connection reset by peer")
+    async def main() -> None:
+        lines = [Line(code=220), Line(say="STARTTLS", code=220, secure=True)]
+        async with asyncio.timeout(10), scripted_server(b"220 x\r\n", b"220 go\r\n") as (address, _):
+            monkeypatch.setattr(*waits_in, fail)
+            with pytest.raises(OSError, match="run out"):
+                await talk(address, lines, make_content=lambda name: b"")
+            monkeypatch.setattr(*waits_in, reset)
+            said = await talk(address, lines, make_content=lambda name: b"")
+            assert said.problem == f"{problem} Connection reset by peer"
+
+    asyncio.run(main())

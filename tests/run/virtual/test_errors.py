@@ -31,8 +31,9 @@ def test_a_deadlock_names_the_waiting_tasks_and_their_places() -> None:
         run_with_clock(main, "virtual")
     said = str(caught.value)
     assert said.startswith("at 120.000000 s nothing is left to happen, and these wait:\n")
-    assert re.search(r"\n  the heartbeat in waits \(test_errors\.py:\d+\) > Event\.wait\n", said)
-    assert re.search(r"\n  Task-\d+ in .*\.main \(test_errors\.py:\d+\)\n", said)
+    here, there = (of.__code__.co_firstlineno + 2 for of in (main, waits))  # the second line of each waits
+    assert f"\n  the heartbeat in waits (test_errors.py:{there}) > Event.wait\n" in said
+    assert re.search(rf"\n  Task-\d+ in .*\.main \(test_errors\.py:{here}\)\n", said)
     assert said.endswith("\n  no timer")
 
 
@@ -93,14 +94,19 @@ def test_jumps_without_progress_are_a_runaway() -> None:
 
 
 def test_a_loop_that_spins_at_one_moment_is_a_runaway() -> None:
-    async def spins(count: float, every: float = 0) -> None:
+    async def spins(count: float, every: float = 0, *, progress: bool = False) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualClockEventLoop)
         turned = 0
         while turned < count:
             turned += 1
+            if progress:
+                loop.note_progress()
             await asyncio.sleep(every)
 
     run_on(VirtualClockEventLoop(max_turns=1000), spins(900))
     run_on(VirtualClockEventLoop(max_turns=1000), spins(5000, every=0.001))
+    run_on(VirtualClockEventLoop(max_turns=1000), spins(5000, progress=True))
     with pytest.raises(Runaway, match="1000 turns of the loop without a jump, and no progress") as caught:
         run_on(VirtualClockEventLoop(max_turns=1000), spins(float("inf")))
     assert "spins" in str(caught.value)

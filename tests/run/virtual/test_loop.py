@@ -40,18 +40,19 @@ def test_hours_pass_exactly() -> None:
 @pytest.mark.parametrize("start", [0.0, EPOCH], ids=["from 0", "from the epoch on"])
 @pytest.mark.parametrize("delay", [1e-3, 0.1, 120.0, 86400.0, 86400.5, 2 * 86400.0, 49 * 86400.0, 3.2e9])
 def test_a_timer_fires_at_its_own_time(start: float, delay: float) -> None:
-    async def wait() -> tuple[float, float]:
+    async def wait() -> tuple[list[float], list[float]]:
         loop = asyncio.get_running_loop()
-        fired = loop.create_future()
-        timer = loop.call_later(delay, lambda: fired.set_result(loop.time()))
-        return timer.when(), await fired
+        fired: list[float] = []
+        timers = [loop.call_later(after, lambda: fired.append(loop.time())) for after in (delay, delay + 1e-3)]
+        await asyncio.sleep(delay + 1)
+        return [timer.when() for timer in timers], fired
 
     with asyncio.Runner(loop_factory=lambda: VirtualClockEventLoop(start=start)) as runner:
         when, at = runner.run(wait())
         loop = runner.get_loop()
     assert isinstance(loop, VirtualClockEventLoop)
-    assert (at, loop.jumps) == (when, 1)
-    assert when == start + delay
+    assert (at, loop.jumps) == (when, 3), "to each timer, and to the end"
+    assert when == [start + delay, start + (delay + 1e-3)]
 
 
 def test_timers_of_one_time_keep_their_order() -> None:

@@ -25,6 +25,9 @@ def virtual_loop() -> VirtualClockEventLoop:
 
 def test_executor_calls_run_inline() -> None:
     async def main(clock: Clock) -> tuple[int, int, int, float]:
+        called: list[str] = []
+        future = virtual_loop().run_in_executor(None, called.append, "at once")
+        assert (called, future.done()) == (["at once"], True), "before anything awaits it"
         with ThreadPoolExecutor(1) as pool:
             there = await virtual_loop().run_in_executor(pool, threading.get_ident)
         return threading.get_ident(), await asyncio.to_thread(threading.get_ident), there, clock.elapsed()
@@ -82,7 +85,7 @@ def test_sqlite_calls_take_no_virtual_time(tmp_path: Path) -> None:
     assert run_with_clock(main, "virtual") == [(number, 60.0 * (turn + 1)) for turn in range(20) for number in range(4)]
 
 
-def test_a_thread_holds_time() -> None:
+def test_time_does_not_jump_while_it_is_held_for_a_thread() -> None:
     async def main(clock: Clock) -> tuple[float, float]:
         loop = virtual_loop()
         done: asyncio.Future[float] = loop.create_future()
