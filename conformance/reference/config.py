@@ -371,6 +371,6 @@ def _format_problem(location: tuple[int | str, ...], message: str) -> str:
 
     An error of the whole document has an empty location: the line is the message alone.
     """
-    where = ".".join(map(str, location)).replace("\n", " ")
-    message = message.removeprefix("Value error, ").replace("\n", " ")
+    where = " ".join(".".join(map(str, location)).splitlines())
+    message = " ".join(message.removeprefix("Value error, ").splitlines())
     return f"{where}: {message}" if where else message

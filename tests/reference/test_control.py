@@ -184,7 +184,7 @@ def test_queues_are_formatted_as_a_table():
                 "queue": "delivery outside",
                 "kind": "delivery",
                 "next_hop": "outside",
-                "items": [item, {**item, "since": 9}],
+                "items": [{**item, "since": 9}, item],
             },
             {"queue": "shadow mbx2 to mbx1", "kind": "shadow", "next_hop": "mbx1", "items": []},
         ],

@@ -105,6 +105,8 @@ def test_a_failed_commit_is_raised_to_every_waiter_and_refuses_later_writes(tmp_
             assert all("could not commit" in str(result) for result in results)
             with pytest.raises(DatabaseError, match="could not commit"):
                 add_primary(host)
+            with pytest.raises(DatabaseError, match="could not commit"):
+                host.shadows.set_contact("mbx2", 1.0, alone=True)
             host.db.close()
             host.db = opened(tmp_path / "queue.db")
 

@@ -38,6 +38,8 @@ def test_a_defect_needs_a_new_name_and_an_existing_slot(
     monkeypatch.setattr(declaration, "DEFECTS", dict(DEFECTS))
     with pytest.raises(ValueError, match=f"^defect {name}: {message}$"):
         defect(name, breaks="SR-CRE-01", slot=slot)(Delivery)
+    with pytest.raises(ValueError, match="^defect new: there is no slot none$"):
+        defect("new", breaks="SR-CRE-01", slot="delivery", also={"none": Delivery})(Delivery)
     assert declaration.DEFECTS == DEFECTS
     defect("new", breaks="SR-CRE-01", slot="delivery")(Delivery)
     assert declaration.DEFECTS["new"].classes == {"delivery": Delivery}

@@ -123,15 +123,18 @@ def test_events_survive_a_kill_of_the_primary(tmp_path: Path):
 @pytest.mark.parametrize("interval", [172800, 3600])
 def test_events_are_deleted_after_the_auto_discard_interval_and_not_before(tmp_path: Path, interval: int):
     async def steps(host: Host, clock: HandClock) -> None:
+        began = clock.now()
         processed(host, "mbx2")
         clock.advance(1)
         processed(host, "mbx2")
+        assert host.discard_status._alarm.due == began + interval
         clock.advance(interval - 2)
         left = []
         for _ in range(3):
             host.discard_status.drop_expired()
             left.append(len(list(host.discards.all_notifications())))
             clock.advance(1)
+            assert host.discard_status._alarm.due == (None, began + interval + 1, began + interval)[left[-1]]
         assert left == [2, 1, 0]
 
     run(tmp_path, steps, ShadowMessageAutoDiscardInterval=interval)

@@ -164,17 +164,22 @@ def test_a_failed_server_is_the_last_to_try_for_a_while(tmp_path: Path):
         recipient = Recipient("victor@outside.test")
         shadow(host, "hub2", "id-1")
         host.manager.watch("hub2")
+        (route,) = [one for one in host.config.routes if one.domain == "outside.test"]
+        third = route.next_hops[0].model_copy(update={"name": "hub4"})
+        longer = route.model_copy(update={"next_hops": (*route.next_hops, third)})
+        others = tuple(one for one in host.config.routes if one is not route)
+        host.config = host.config.model_copy(update={"routes": (*others, longer)})
 
         def servers() -> tuple[str, ...]:
             return next(iter(host.routing.group_by_next_hop([recipient]))).servers
 
-        assert servers() == ("hub2", "hub3")
+        assert servers() == ("hub2", "hub3", "hub4")
         fail_heartbeats(hub_manager_of(host), clock, "hub2", COUNT)
-        assert servers() == ("hub3", "hub2")
+        assert servers() == ("hub3", "hub4", "hub2")
         clock.advance(INTERVAL * COUNT - 1)
-        assert servers() == ("hub3", "hub2")
+        assert servers() == ("hub3", "hub4", "hub2")
         clock.advance(1)
-        assert servers() == ("hub2", "hub3")
+        assert servers() == ("hub2", "hub3", "hub4")
 
     run_with_hub(tmp_path, steps)
 

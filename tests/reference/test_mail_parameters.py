@@ -14,7 +14,7 @@ from tests.reference.test_authentication import say, with_hub2
         ("", False), ("NOTIFY=NEVER", False), ("notify=success,Delay", False), ("ORCPT=rfc822;bob+40corp.test", False),
         ("NOTIFY=FAILURE ORCPT=x;y", False), ("NOTIFY=MAYBE", True), ("NOTIFY=", True), ("NOTIFY=NEVER,SUCCESS", True),
         ("NOTIFY=SUCCESS,", True), ("NOTIFY=NEVER NOTIFY=NEVER", True), ("ORCPT=bob@corp.test", True), ("ORCPT=;bob", True),
-        ("ORCPT=rfc822;", True), ("ORCPT=x;y ORCPT=x;y", True),
+        ("ORCPT=rfc822;", True), ("ORCPT=x;y ORCPT=x;y", True), ("ORCPT=x;y orcpt=x;z", True), ("NOTIFY=DELAY notify=NEVER", True),
     ],
 )  # fmt: skip
 def test_a_notify_or_orcpt_that_is_malformed_or_given_twice_is_invalid(parameters: str, invalid: bool) -> None:
@@ -25,7 +25,7 @@ def test_a_notify_or_orcpt_that_is_malformed_or_given_twice_is_invalid(parameter
     ("parameters", "invalid"),
     [
         ("", False), ("RET=full ENVID=a", False), ("RET=HDRS", False), ("RET=SOME", True), ("RET=", True),
-        ("RET=FULL RET=FULL", True), ("ENVID=a ENVID=a", True),
+        ("RET=FULL RET=FULL", True), ("ENVID=a ENVID=a", True), ("RET=FULL ret=HDRS", True), ("ENVID=a envid=b", True),
     ],
 )  # fmt: skip
 def test_a_ret_that_is_not_full_or_hdrs_and_a_ret_or_envid_given_twice_are_invalid(

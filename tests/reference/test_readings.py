@@ -22,6 +22,7 @@ from conformance.reference.readings import reading as declaration
 from conformance.reference.readings.reading import EVERY, READINGS, reading
 from conformance.reference.receive.verbs import MALFORMED, OUT_OF_ORDER, SessionState, ShadowVerbs
 from conformance.reference.replies import Reply
+from conformance.requirements.catalogue import catalogue
 from conformance.run.cell import CellRunner
 from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
@@ -40,6 +41,9 @@ def test_every_reading_cites_its_source_and_has_no_defect_s_name():
         assert one.says.endswith("."), one.name
         assert re.search(r"\brulings? \d|wire-profile\.md|\bRFC \d|\bSR-[A-Z0-9]+-\d", one.allowed_by), one.name
         assert one.allowed_by[:6] != "ruling" or set(re.findall(r"\d+", one.allowed_by)) <= set(rulings), one.name
+        assert set(re.findall(r"SR-[A-Z0-9]+-\d+", one.allowed_by)) <= catalogue().ids, one.name
+        pages = re.findall(r"[a-z-]+\.md", one.allowed_by)
+        assert all((ROOT / "docs" / page).is_file() for page in pages), one.name
 
 
 def test_readings_of_one_slot_inherit_from_each_other():
@@ -105,8 +109,9 @@ def test_the_name_of_a_candidate_may_have_readings_and_similar_names_are_suggest
         find_candidate("reference+longer-shadow-ids+never-shadows", tmp_path).defect
         == "longer-shadow-ids+never-shadows"
     )
-    with pytest.raises(CandidateError, match="longer-shadow-ids"):
+    with pytest.raises(CandidateError, match=r"\blonger-shadow-ids\b") as refused:
         find_candidate("reference+longer-shadow-idz", tmp_path)
+    assert "keeps-shadow-sessions" not in str(refused.value), "it is not similar"
 
 
 @pytest.mark.parametrize(
@@ -123,6 +128,8 @@ def test_a_reading_needs_a_new_name_and_an_existing_slot(
     monkeypatch.setattr(declaration, "READINGS", dict(READINGS))
     with pytest.raises(ValueError, match=f"^reading {name}: {message}$"):
         reading(name, allowed_by="nothing", slots=(slot,))(ShadowVerbs)
+    with pytest.raises(ValueError, match="^reading new: there is no slot none$"):
+        reading("new", allowed_by="nothing", slots=("verbs",), also={"none": ShadowVerbs})(ShadowVerbs)
     assert declaration.READINGS == READINGS
     reading("new", allowed_by="nothing", slots=("verbs",))(ShadowVerbs)
     assert declaration.READINGS["new"].classes == {"verbs": ShadowVerbs}

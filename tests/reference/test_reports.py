@@ -59,7 +59,14 @@ def test_a_report_has_the_parts_and_fields_of_rfc_3464():
 
 @pytest.mark.parametrize(
     ("action", "ret", "whole"),
-    [("failed", "FULL", True), ("failed", "HDRS", False), ("failed", "", False), ("delivered", "FULL", False)],
+    [
+        ("failed", "FULL", True),
+        ("failed", "HDRS", False),
+        ("failed", "", False),
+        ("delivered", "FULL", False),
+        ("relayed", "FULL", False),
+        ("delayed", "FULL", False),
+    ],
 )
 def test_the_message_is_returned_whole_only_with_a_failure_and_on_request(action: str, ret: str, whole: bool):
     *_, returned = written(action, ret=ret).iter_parts()
@@ -124,16 +131,19 @@ def reports(host: Host, cause: Message) -> list[Message]:
 def test_recipients_that_fail_together_are_in_one_report_unless_not_requested(
     tmp_path: Path, sender: str, notify: str, expected: int
 ):
-    addresses = ("victor@outside.test", "walter@outside.test")
+    addresses, unwanted = ("victor@outside.test", "walter@outside.test"), "xena@outside.test"
 
     async def steps(host: Host, clock: HandClock) -> None:
-        message = add_primary(host, *addresses, sender=sender)
-        host.reports.report_failed(message, [(Recipient(address, notify), NEVER) for address in addresses], HOP)
+        message = add_primary(host, *addresses, unwanted, sender=sender)
+        recipients = [Recipient(unwanted, "NEVER"), *(Recipient(address, notify) for address in addresses)]
+        host.reports.report_failed(message, [(recipient, NEVER) for recipient in recipients], HOP)
         found = reports(host, message)
         assert len(found) == expected
         assert all(one.envelope.reverse_path == "" and one.redundancy_pending for one in found)
         contents = [host.messages.content(one.id).decode() for one in found]
-        assert [[to in content for to in addresses] for content in contents] == [[True, True]] * expected
+        assert [[to in content for to in (*addresses, unwanted)] for content in contents] == [
+            [True, True, False]
+        ] * expected
 
     run(tmp_path, steps)
 

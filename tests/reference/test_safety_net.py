@@ -38,6 +38,7 @@ def test_messages_are_dropped_after_the_hold_time_of_their_place(
         clock.advance(hold + (expiration if place == "shadow" else 0) - 1)
         host.safety_net.drop_expired()
         assert places(host) == [place]
+        assert host.safety_net._alarm.due == clock.now() + 1
         clock.advance(1)
         host.safety_net.drop_expired()
         assert places(host) == []
@@ -48,11 +49,18 @@ def test_messages_are_dropped_after_the_hold_time_of_their_place(
 def test_a_changed_hold_time_applies_to_held_messages(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
         processed(host)
+        host.safety_net.hold(shadow(host, "mbx2", "s-1").id, "shadow-safety-net")
+        shadow(host, "mbx2", "s-2")
         clock.advance(3601)
         host.safety_net.drop_expired()
-        assert places(host) == ["safety-net"]
-        before, host.config = host.config, configured("two-servers-one-dag", SafetyNetHoldTime=3600)
+        assert places(host) == ["safety-net", "shadow-safety-net", "shadow"]
+        before = host.config
+        host.config = configured("two-servers-one-dag", SafetyNetHoldTime=3600, MessageExpirationTimeout=3600)
         host.safety_net.reconfigured(before)
+        assert places(host) == ["shadow"]
+        assert host.safety_net._alarm.due == clock.now() + 3599
+        clock.advance(3599)
+        host.safety_net.drop_expired()
         assert places(host) == []
 
     run_with_host(tmp_path, steps)

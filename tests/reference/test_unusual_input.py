@@ -73,7 +73,8 @@ def test_what_comes_behind_a_chunk_that_was_too_much_is_dropped_until_the_transa
         first = said.index(b"250 2.0.0 %d octets" % len(chunk))
         assert [line[:3] for line in said[first : first + 4]] == [b"250", b"552", b"503", b"503"]
         (kept,) = host.messages.held_as("primary")
-        assert CONTENT in host.messages.content(kept.id)
+        assert host.messages.content(kept.id).endswith(CONTENT)
+        assert b"xx" not in host.messages.content(kept.id)
 
     run_with_host(tmp_path, steps, ShadowRedundancyEnabled=False, MaxMessageSize=1024)
 
@@ -129,19 +130,20 @@ def test_a_scale_above_all_floats_is_refused_by_name() -> None:
         parse_configuration(json.dumps(document() | CONTRACT_2 | {"scale": 10**400}))
 
 
-def test_an_unknown_key_with_a_line_end_is_refused_in_one_line() -> None:
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_an_unknown_key_with_a_line_end_is_refused_in_one_line(end: str) -> None:
     with pytest.raises(ConfigurationError, match="a b: ") as refused:
-        parse_configuration(json.dumps(document() | {"a\nb": 1}))
-    assert "\n" not in str(refused.value)
+        parse_configuration(json.dumps(document() | {f"a{end}b": 1}))
+    assert len(str(refused.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["MAILHELPER", "HELPER", "SIZE", "mbx1"])
+@pytest.mark.parametrize("name", ["MAILHELPER", "HELPER", "HELP", "SIZE", "mbx1"])
 def test_the_reply_to_ehlo_begins_with_the_name_also_if_it_contains_a_keyword(tmp_path: Path, name: str) -> None:
     async def steps(host: Host, clock: HandClock) -> None:
         host.config = host.config.model_copy(update={"name": name})
         said = await talk(host)
         assert said[1] == b"250-" + name.encode()
-        assert b"250-HELP" not in said
-        assert b"250 HELP" not in said
+        assert b"250-HELP" not in said[2:]
+        assert b"250 HELP" not in said[2:]
 
     run_with_host(tmp_path, steps)

@@ -58,9 +58,11 @@ def test_allure_links_to_the_page_with_the_marked_exchange_and_to_the_row_of_the
     page.get_by_text("waits-for-the-shadow ·").first.click()
     with page.context.expect_page() as opened:
         page.get_by_role("link", name="Page of this cell").click()
+    expect(opened.value).to_have_url(re.compile("acknowledges-before-shadow/.*waits-for-the-shadow"))
     expect(opened.value.locator(".row.marked").first).to_be_visible()
     with page.context.expect_page() as opened:
         page.get_by_role("link", name=CLAUSE, exact=True).click()
+    expect(opened.value).to_have_url(re.compile("acknowledges-before-shadow"))
     expect(opened.value.locator(f"tr#{CLAUSE}")).to_be_in_viewport()
     reader.assert_sound()
 
@@ -75,7 +77,10 @@ def test_each_cell_is_once_in_allures_tree_and_its_links_resolve(real_run: Path,
     assert sorted(places) == sorted(one["id"] for one in results)
     links = [link["url"] for one in results for link in one["links"]]
     assert links
-    assert [url for url in links if not (allure_page.parent / unquote(url.partition("#")[0])).is_file()] == []
+    targets = {url: (allure_page.parent / unquote(url.partition("#")[0]), url.partition("#")[2]) for url in links}
+    assert [url for url, (file, _) in targets.items() if not file.is_file()] == []
+    anchored = {url: f'id="{anchor}"' in file.read_text("utf-8") for url, (file, anchor) in targets.items() if anchor}
+    assert set(anchored.values()) == {True}, anchored
 
 
 def test_allure_shows_data_that_arrive_after_its_program_began(allure_page: Path, browser: Browser) -> None:

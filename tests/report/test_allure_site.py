@@ -1,6 +1,9 @@
 """Finding and installing the pinned Allure: once, completely or not at all, without install scripts of packages."""
 
 import json
+import re
+import tomllib
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,7 @@ from conformance.report.allure_site import (
     trim_trend_point,
 )
 from tests.report.samples import cell_view, write_run
-from tests.suite.helpers import conformance_command
+from tests.suite.helpers import ROOT, conformance_command
 
 NPM = """#!/bin/sh
 echo "$@" >> {log}
@@ -99,8 +102,18 @@ def test_without_node_the_error_names_the_extra_that_installs_it(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(AllureMissing, match=r"smtp-conformance\[allure\]"):
+    with pytest.raises(AllureMissing) as missing:
         find_node()
+    (name, extra) = re.findall(r"`pip install '([a-z-]+)\[([a-z]+)\]'`", str(missing.value))[0]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert name == project["name"]
+    (package,) = (re.split(r"[^a-z-]", one)[0] for one in project["optional-dependencies"][extra])
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "node").touch()
+    spec = ModuleSpec(package.replace("-", "_"), None, is_package=True)
+    spec.submodule_search_locations = [str(tmp_path)]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec if name == spec.name else None)
+    assert find_node().node == tmp_path / "bin" / "node", "the package of the extra is the one that is looked for"
 
 
 @pytest.mark.parametrize("version", ["v18.20.4", "v19.9.0", "v9.11.2"])
@@ -131,7 +144,7 @@ def test_an_allure_that_cannot_be_installed_is_reported_in_one_line(tmp_path: Pa
     assert (tmp_path / "site" / "index.html").is_file() == (code == 0)
 
 
-def test_a_point_of_the_trend_is_cut_to_what_allure_shows() -> None:
+def test_a_point_of_the_trend_has_short_messages_and_no_labels_or_traces() -> None:
     result = {"status": "failed", "message": "m" * 900, "trace": "t", "labels": [{"name": "x", "value": "y"}]}
     made = json.loads(
         trim_trend_point(json.dumps({"uuid": "u", "testResults": {"a": result, "b": {"status": "passed"}}}).encode())

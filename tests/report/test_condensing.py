@@ -68,8 +68,10 @@ def test_evidence_of_an_inconclusive_check_has_its_own_row() -> None:
 
 
 def test_few_exchanges_are_left_as_they_are() -> None:
-    rows = diagram_rows(cell_view())
-    assert condense_rows(rows) == rows
+    for one, alike in ((cell_view(), 0), (cell(list(refused_attempts(6))), 6)):
+        rows = diagram_rows(one)
+        assert len([row for row in rows if row.text.endswith("try later")]) == alike
+        assert condense_rows(rows) == rows
 
 
 def test_a_diagram_that_is_too_long_is_drawn_at_its_ends_and_around_its_marks() -> None:

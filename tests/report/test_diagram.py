@@ -115,6 +115,13 @@ def test_findings_link_to_their_evidence() -> None:
     assert {link[1:] for link in links} <= ids
     tabbed = [value for tag, name, value in reader.attributes if (tag, name, value) == ("g", "tabindex", "0")]
     assert len(tabbed) == 2
+    each = tuple(
+        cell_view().verdicts[0].model_copy(update={"evidence": (n,)}) for n in cell_view().verdicts[0].evidence
+    )
+    _, *cards = cell_page(cell_view(verdicts=each)).split('aria-label="Finding ')
+    assert [re.findall('href="(#e[0-9]+)"', card.partition("</section>")[0]) for card in cards] == [
+        [f"#e{one.evidence[0]}"] for one in each
+    ]
 
 
 def test_nothing_is_loaded_and_only_our_own_script_may_run() -> None:

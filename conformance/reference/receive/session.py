@@ -222,7 +222,8 @@ class Receiver(Chunking, PeerAuthentication):
         self.session.host_name = name
         self.session_state.greeted = True
         self.session_state.peer = self.identify_peer()
-        offered = [line[4:] for line in responses if line[4:] != "HELP"]  # without the codes
+        first, *keywords = (line[4:] for line in responses)  # without the codes; the first is this server's name
+        offered = [first, *(keyword for keyword in keywords if keyword != "HELP")]
         offered += ["PIPELINING", "ENHANCEDSTATUSCODES", "SMTPUTF8"]
         offered += [] if self.session_state.listener == "delivery" else ["DSN", "CHUNKING"]
         offered += self.verbs.ehlo_keywords()
