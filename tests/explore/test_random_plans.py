@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from conformance.commands.explore import explore
 from conformance.explore.documents import read_cell, write_cell
 from conformance.explore.grammar import Bias
 from conformance.explore.random_plans import RandomPlans
+from conformance.explore.sometimes import SOMETIMES
 from conformance.explore.sweep import Plan
 from conformance.explore.trial import fired_faults, run_plan
 from conformance.run.settings import Settings
@@ -97,7 +99,16 @@ def test_a_campaign_says_what_it_saw_and_the_same_with_two_processes_as_with_one
         found.append(json.loads(capsys.readouterr().out))
     one, two = found
     assert one == two
-    assert one["plans"] == 10
+    results = [json.loads(line) for line in (tmp_path / "1" / "plans.jsonl").read_text("utf-8").splitlines()]
+    observed = [result["observed"] for result in results if result["observed"] is not None]
+    assert one["plans"] == len(results) == 10
+    assert one["outcomes"] == Counter(result["outcome"] for result in results)
+    assert one["faults"] == {
+        "drawn": sum(seen["faults"] for seen in observed), "fired": sum(seen["fired"] for seen in observed),
+    }  # fmt: skip
+    times = Counter(state for seen in observed for state in seen["visited"]["states"])
+    assert (one["states"], one["states_seen_once"]) == (len(times), list(times.values()).count(1))
+    assert one["sometimes"] == {sentence: sum(sentence in seen["seen"] for seen in observed) for sentence in SOMETIMES}
     assert one["faults"]["fired"] >= 0.9 * one["faults"]["drawn"] > 0
     assert one["states"] > one["states_seen_once"] > 0
     assert set(one["never_seen"]) == {sentence for sentence, count in one["sometimes"].items() if count == 0}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.clocks import ClockName
+from conformance.clocks import CLOCKS, ClockName
 from conformance.commands.explore import explore
 
 
@@ -44,11 +44,12 @@ def test_a_program_without_named_scenarios_is_refused(tmp_path: Path, capsys: py
 
 
 def test_a_scale_needs_a_clock_that_has_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    clocks: tuple[ClockName | None, ...] = (None, "virtual", "real")
+    clocks: list[ClockName | None] = [None, *(name for name, kind in CLOCKS.items() if not kind.scaled)]
+    assert set(CLOCKS) - {*clocks} == {"scaled"}
     for clock in clocks:
         code = explore(
             ["each-message-once"],
-            candidate="reference",
+            candidate="exec:reference" if clock == "shifted" else "reference",
             clock=clock,
             scale=60,
             plans=2,

@@ -68,10 +68,10 @@ def test_states_do_not_depend_on_names_and_times(tmp_path: Path) -> None:
 def test_the_estimate_counts_the_states_that_one_plan_alone_showed() -> None:
     found = coverage(
         [
-            Visited(frozenset("ab"), frozenset({"ab"})),
-            Visited(frozenset("ac"), frozenset({"ac"})),
+            Visited(frozenset("abd"), frozenset({"ab", "bd"})),
+            Visited(frozenset("acd"), frozenset({"ac", "bd"})),
             Visited(frozenset("a")),
         ]
     )
-    assert found == Coverage(states=3, transitions=2, once=2, plans=3)
+    assert found == Coverage(states=4, transitions=3, once=2, plans=3), "b and c: all plans showed a, two showed d"
     assert found.new_states_per_100_plans == 66.7

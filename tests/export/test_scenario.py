@@ -67,12 +67,22 @@ def test_parameters_of_a_run_that_did_not_record_them_are_those_of_its_topology(
     cells: list[StoredCell], tmp_path: Path
 ):
     cell = cells[0]
-    topology = {**cell.header.topology, "transport": {"ShadowHeartbeatFrequency": 77}}
+    first, *others = cell.header.topology["servers"]
+    assert others
+    topology = {
+        **cell.header.topology,
+        "transport": {"ShadowHeartbeatFrequency": 77},
+        "servers": [{**first, "transport": {"MessageRetryInterval": 66}}, *others],
+    }
     header = cell.header.model_copy(update={"topology": topology, "parameters": {}})
     (tmp_path / "one.scenario.yaml").write_bytes(as_scenario(replace(cell, header=header)))
     (scenario,) = read_corpus([tmp_path], paths.fixtures())
     (exported,) = scenario.cells()
-    assert {server.transport.get("ShadowHeartbeatFrequency") for server in exported.topology.servers} == {77}
+    for_all = {"ShadowHeartbeatFrequency": 77}
+    assert {server.name: server.transport for server in exported.topology.servers} == {
+        first["name"]: {**for_all, "MessageRetryInterval": 66},
+        **{other["name"]: for_all for other in others},
+    }
     recorded = {
         server.name: {**server.transport, "ShadowHeartbeatFrequency": 55} for server in exported.topology.servers
     }

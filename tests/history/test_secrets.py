@@ -65,6 +65,15 @@ def test_passwords_in_an_auth_exchange_are_learned_and_user_names_are_not():
     assert secrets.redact(f"535 hub1-of-corp said {PASSWORD}") == f"535 hub1-of-corp said {REDACTED}"
     secrets.add_from_auth_line(b"AUTH PLAIN " + base64.b64encode(b"\0hub1\0another-one") + b"\r\n", "s1")
     assert secrets.redact(["hub1", "another-one"]) == ["hub1", REDACTED]
+    for line, session in (
+        (b"AUTH PLAIN", "s1"), (b"AUTH LOGIN " + base64.b64encode(b"hub2-of-corp"), "s2"),
+        (base64.b64encode(b"\0hub3\0of-its-own-line"), "s1"), (base64.b64encode(b"after-the-name"), "s2"),
+        (b"AUTH LOGIN", "s2"), (base64.b64encode(b"hub4-of-corp"), "s2"), (base64.b64encode(b"a-second-try"), "s2"),
+    ):  # fmt: skip
+        secrets.add_from_auth_line(line + b"\r\n", session)
+    assert secrets.redact(["after-the-name", "of-its-own-line", "a-second-try"]) == [REDACTED] * 3
+    names = ["hub2-of-corp", "hub3", "hub4-of-corp"]
+    assert secrets.redact(names) == names
 
 
 def test_names_in_event_fields_are_not_redacted():

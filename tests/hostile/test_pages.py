@@ -16,7 +16,9 @@ pytestmark = pytest.mark.integration
 def test_no_script_of_a_poisoned_run_is_executed(tmp_path: Path):
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        pages, wrong = try_one(0, tmp_path, browser)
+        pages, wrong = try_one(
+            5, tmp_path, browser
+        )  # the share of poisoned texts is that of its seed: here all of them
         bare = browser.new_page()  # where nothing escapes it, the poison runs
         bare.set_content(POISON[0])
         assert bare.evaluate("window.alarm") == 1

@@ -88,6 +88,8 @@ def test_the_sentence_of_an_excused_failure_keeps_what_was_seen() -> None:
     (excused,) = excuse_lateness([verdict], history(0, 20), 10)
     assert excused.sentence == "the harness or its machine ran 20 s late, 10 s are allowed: it came late"
     assert excused.reason is Reason.LATE
+    (short,) = excuse_shortage([verdict], [STARVED])
+    assert short.sentence == "the machine ran out of something under mbx1 (a process was killed): it came late"
 
 
 def test_lateness_does_not_excuse_a_server_that_failed_to_start() -> None:
@@ -104,6 +106,8 @@ def test_the_cause_of_the_lateness_is_named() -> None:
     verdict = Verdict(check="expect.discarded", outcome=Outcome.FAIL, sentence="late")
     (excused,) = excuse_lateness([verdict], [*history(0, 0), late], 10)
     assert "20 s late (mta1 wakes up more than 100 times a second)" in excused.sentence
+    bounded = excuse_late_bound(verdict, [late], since=1, within=40, tolerance=10)
+    assert "20 s late (mta1 wakes up more than 100 times a second)" in bounded.sentence
 
 
 def several(*late: tuple[float, float]) -> list[AnyEvent]:
@@ -182,7 +186,7 @@ def test_a_shortage_makes_a_failure_inconclusive_and_nothing_else() -> None:
     assert [(one.check, one.outcome, one.reason) for one in changed] == [
         ("expect.fail", Outcome.INCONCLUSIVE, Reason.SHORTAGE)
     ]
-    assert list(excuse_shortage(verdicts, [])) == verdicts
+    assert list(excuse_shortage(verdicts, [replace(STARVED, action="killed")])) == verdicts
 
 
 def failed(*requirements: str) -> Verdict:

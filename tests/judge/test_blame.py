@@ -1,11 +1,15 @@
 """A violated expectation is blamed on the row that it is about, not on the scenario's first row by default."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from conformance import paths
+from conformance import judge, model, paths
 from conformance.judge.blame import ViolationKind
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.expectations import EXPECTATION_CHECKS
+from conformance.model import RULES
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import EXPECTATIONS
@@ -53,8 +57,10 @@ def test_without_a_matching_row_the_scenarios_order_stays(verb: str, kind: Viola
 
 @pytest.mark.parametrize(("all_2010", "row"), [(False, "SR-CRE-01"), (True, "SR-E10-03")])
 def test_a_missing_shadow_is_blamed_on_its_own_row_where_the_scenario_names_none(all_2010: bool, row: str):
-    found = EXPECTATION_CHECKS["shadow"].blame.order_rows("missing", ("SR-OUT-03",), all_2010=all_2010)
-    assert found == (row, "SR-OUT-03")
+    blame = EXPECTATION_CHECKS["shadow"].blame
+    assert blame.order_rows("missing", ("SR-OUT-03",), all_2010=all_2010) == (row, "SR-OUT-03")
+    named = blame.order_rows("missing", ("SR-OUT-03", "SR-CRE-01"), all_2010=all_2010)
+    assert named == ("SR-CRE-01", "SR-OUT-03"), "where the scenario names one"
 
 
 def test_checks_blame_rows_of_the_catalogue_only():
@@ -65,6 +71,10 @@ def test_checks_blame_rows_of_the_catalogue_only():
         assert rows <= catalogue().ids, verb
         named |= {verb} if rows else set()
     assert {"shadow", "shadow-attempts", "promoted", "not-promoted", "discarded", "not-discarded", "reply"} <= named
+    sources = [path for package in (judge, model) for path in Path(package.__file__).parent.rglob("*.py")]
+    written = {row for path in sources for row in re.findall(r'"((?:SR|RL)-\w+-\w+)"', path.read_text("utf-8"))}
+    of_rules = {row for rule in RULES.values() for row in rule.requirements}
+    assert of_rules | {"SR-OUT-07", "RL-RPL-02"} <= written <= catalogue().ids, "of rules, violations and adjustments"
 
 
 CROSS_SITE = load_topology(paths.fixtures() / "topologies" / "cross-site-dag.yaml")

@@ -1,5 +1,6 @@
 """An ordinary relay is not blamed on rows that bind shadow servers only, nor for extensions that it does not offer."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from conformance.trace.context import RELAY_CAPABILITIES
 from conformance.verdicts import Outcome, Verdict
 from tests.judge.history import History, Mail
 from tests.judge.lines import add_lines
+from tests.judge.miniature import miniatures
 
 RELAY = frozenset({"relay", "dsn"})
 CORPUS = read_corpus([paths.corpus()], paths.fixtures())
@@ -73,6 +75,15 @@ def test_no_row_of_shadow_servers_is_blamed_on_a_relay() -> None:
     assert {verdict.check for verdict in of_relay} >= {"invariant.content-unchanged", "invariant.one-final-reply"}
     assert {row for verdict in of_relay for row in verdict.requirements if not row.startswith("RL-")} == set()
     assert any(row.startswith("SR-") for verdict in of_shadow_server for row in verdict.requirements)
+    broken = [
+        verdict
+        for one in miniatures()
+        if len(one.cell.topology.servers) == 1
+        for verdict in judge_cell(one.cell, one.history.events, replace(one.setting, claims=RELAY))
+        if verdict.outcome is Outcome.FAIL
+    ]
+    assert len({verdict.check for verdict in broken}) > 30, "the same for whatever else a single server does wrong"
+    assert {row for verdict in broken for row in verdict.requirements if not row.startswith("RL-")} == set()
 
 
 def test_a_shadow_server_is_blamed_on_both_rows_and_a_relay_on_its_own() -> None:

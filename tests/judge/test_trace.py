@@ -99,7 +99,7 @@ def test_the_final_reply_answers_the_last_chunk_whether_or_not_it_ends_a_transac
     ]
 
 
-@pytest.mark.parametrize("line", ["RSET", "EHLO mbx1", "HELO mbx1"])
+@pytest.mark.parametrize("line", ["RSET", "EHLO mbx1", "HELO mbx1", "LHLO mbx1"])
 def test_rset_and_a_greeting_end_a_transaction(line: str) -> None:
     """What follows belongs to no transaction before the next MAIL, even if the server accepts it."""
     made = history("mbx1 > outside  says MAIL FROM:<a@x>: 250 ok\nmbx1 > outside  says RCPT TO:<b@x>: 250 ok")

@@ -158,6 +158,7 @@ def test_the_secret_of_auth_is_neither_printed_nor_kept(listener: Listening):
     client = RawClient(listener)
     client.hello()
     client.ask(b"AUTH PLAIN AHVzZXIAc2VjcmV0")
+    client.ask(b"auth plain AHVzZXIAc2VjcmV0")
     for line in (
         b"AUTH PLAIN",
         b"AUTH LOGIN",
