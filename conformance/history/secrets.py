@@ -62,8 +62,11 @@ class Secrets:
         if len(value) < min_octets or value in self._values:
             return
         text = value.decode("utf-8", "replace")
-        self._values |= {value, value.hex().encode(), value.hex().upper().encode(), quote(value, safe="").encode()}
-        self._values |= {json.dumps(text)[1:-1].encode(), html.escape(text).encode()}
+        quoted = quote(value, safe="")
+        in_lower_case = re.sub("%[0-9A-F]{2}", lambda octet: octet[0].lower(), quoted)
+        self._values |= {value, value.hex().encode(), value.hex().upper().encode()}
+        self._values |= {quoted.encode(), in_lower_case.encode(), html.escape(text).encode()}
+        self._values |= {json.dumps(text, ensure_ascii=ascii_only)[1:-1].encode() for ascii_only in (True, False)}
         self._encoded |= {part for offset in range(3) if len(part := _inner_base64(value, offset)) >= _MIN_OCTETS}
         patterns = (*self._values, *self._encoded)
         self._pattern = re.compile(b"|".join(map(re.escape, sorted(patterns, key=len, reverse=True))))

@@ -10,6 +10,7 @@ from typing import Literal
 
 from conformance.history.dialects import PROFILE_1
 from conformance.history.recorder import Recorder
+from conformance.history.secrets import REDACTED
 from conformance.listen.behaviour_injector import BehaviourInjector
 from conformance.listen.behaviours import CLIENT, SINK
 from conformance.listen.record import MAX_KEPT, EarlyOctets, SentContent, SentLine
@@ -109,10 +110,10 @@ class ObservedRelay(Relay):
         self.end_reached(self.to_client, "fin")
 
     def _note_line(self, unit: CommandLine) -> None:
-        """Note a command line, one of AUTH without its secret; update what is known of MAIL, DATA and QUIT."""
+        """Note a command line, without its secret if it belongs to AUTH; update what is known of MAIL, DATA and QUIT."""
         text = unit.raw.rstrip(b"\r\n")
         end = unit.raw[len(text) :]
-        raw = unit.line.encode() if unit.verb == "AUTH" else text[:MAX_KEPT]
+        raw = unit.line.encode() if unit.verb == "AUTH" or unit.line == REDACTED else text[:MAX_KEPT]
         self._notes.lines.append(
             SentLine(
                 session=self.name,

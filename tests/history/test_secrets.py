@@ -24,6 +24,8 @@ WRITTEN = {
     "hexadecimal": (OCTETS.hex().encode(), GONE),
     "HEXADECIMAL": (OCTETS.hex().upper().encode(), GONE),
     "in an address": (quote(PASSWORD, safe="").encode(), GONE),
+    "in an address in lower case": (quote(PASSWORD, safe="").replace("%C3%B6", "%c3%b6").encode(), GONE),
+    "in JSON of UTF-8": (json.dumps([PASSWORD], ensure_ascii=False).encode(), b'["' + GONE + b'"]'),
     "in JSON": (json.dumps({"secret": PASSWORD}).encode(), b'{"secret": "' + GONE + b'"}'),
     "in a page": (html.escape(PASSWORD).encode(), GONE),
 }
