@@ -161,7 +161,9 @@ def test_the_secret_of_auth_is_neither_printed_nor_kept(listener: Listening):
     client.ask(b"auth plain AHVzZXIAc2VjcmV0")
     for line in (b"AUTH PLAIN", b"AUTH LOGIN"):
         assert client.ask(line)[:1] == b"5"
-    assert client.ask(b"AUTH PLAIN\r\nAHVzZXIAc2VjcmV0")[:1] == b"5", "a client may send the response before the refusal"
+    assert client.ask(b"AUTH PLAIN\r\nAHVzZXIAc2VjcmV0")[:1] == b"5", (
+        "a client may send the response before the refusal"
+    )
     assert client.reply()[:1] == b"5"
     client.quit()
     listener.stop()
