@@ -9,14 +9,51 @@ is what the class that it inherits from does; `self.host` has the other componen
 
 import re
 from collections.abc import Collection
+from functools import cached_property
+from typing import Any
 
-from conformance.reference.config import Listener, Peer
+from pydantic import model_validator
+
+from conformance.reference.config import Listener, NodeConfiguration, Peer
 from conformance.reference.defects.defect import defect
 from conformance.reference.queue.delivery import CommandRefused, Redirection
 from conformance.reference.receive.authentication import Rights
 from conformance.reference.receive.verbs import FORBIDDEN, ShadowVerbs
 from conformance.reference.shadow.manager import ShadowRedundancyManager
 from conformance.reference.storage.discards import DiscardNotification, Discards
+
+
+class PeersAsWritten(NodeConfiguration):
+    """Has the names of its peers in the letter case of the document; correct are lower case letters only."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_server_names_in_one_spelling(cls, document: Any) -> Any:
+        """Return the JSON document with the names of peers as written, and those in mailboxes and routes spelled as here.
+
+        Of a document that lacks a name, or has a wrong type there, nothing is changed.
+        """
+        try:
+            known = [document["name"], *(peer["name"] for peer in document.get("peers", ()))]
+            written = {name.casefold(): name for name in known}
+
+            def spelled(entry: dict[str, Any], key: str) -> dict[str, Any]:
+                """Return a copy of a mailbox or next hop with the server's name in `key` as spelled in `known`, if it is known."""
+                return {**entry, key: written.get(entry[key].casefold(), entry[key])}
+
+            mailboxes = [spelled(mailbox, "server") for mailbox in document.get("mailboxes", ())]
+            routes = [
+                {**route, "next_hops": [spelled(hop, "name") for hop in route["next_hops"]]}
+                for route in document.get("routes", ())
+            ]
+        except (KeyError, TypeError, AttributeError):
+            return document
+        return {**document, "mailboxes": mailboxes, "routes": routes}
+
+    @cached_property
+    def peers_by_name(self) -> dict[str, Peer]:
+        """The peers by name in lower case, by which the other components look for them."""
+        return {peer.name.casefold(): peer for peer in self.peers}
 
 
 class KeepsNamesAsSaid(ShadowVerbs):
@@ -46,14 +83,13 @@ class LooksUpPrimariesAsWritten(ShadowRedundancyManager):
         return await super().query_in_new_session(primary)
 
 
-@defect(
-    "asks-primaries-by-the-name-they-say", breaks="SR-MNT-03", slot="verbs", also={"manager": LooksUpPrimariesAsWritten}
-)
+@defect("asks-primaries-by-the-name-they-say", breaks="SR-MNT-03", slot="verbs",
+        also={"manager": LooksUpPrimariesAsWritten, "configuration": PeersAsWritten})  # fmt: skip
 class AsksPrimariesByTheNameTheySay(KeepsNamesAsSaid):
     """Keeps shadows under the name that the primary says, and finds no such server when it is to ask for discard status."""
 
 
-@defect("notifies-by-the-name-as-written", breaks="SR-MNT-02", slot="verbs")
+@defect("notifies-by-the-name-as-written", breaks="SR-MNT-02", slot="verbs", also={"configuration": PeersAsWritten})
 class NotifiesByTheNameAsWritten(KeepsNamesAsSaid):
     """Looks for discard notifications under the name that the asking server says: they are queued under the configured one."""
 
@@ -87,7 +123,8 @@ class RedirectsByTheNameAsWritten(Redirection):
         return await super().redirect(target)
 
 
-@defect("greets-servers-by-the-name-as-written", breaks="SR-E10-02", slot="rights")
+@defect("greets-servers-by-the-name-as-written", breaks="SR-E10-02", slot="rights",
+        also={"configuration": PeersAsWritten})  # fmt: skip
 class GreetsServersByTheNameAsWritten(Rights):
     """Takes a server that greets in another letter case than configured for a stranger, to whom no shadow verb is offered."""
 
