@@ -125,7 +125,7 @@ def read_text(path: Path, report: ProblemReport, max_octets: int = MAX_OCTETS) -
         report.add(Mark(1, 1), str(error.strerror) if too_large else f"cannot be read: {error.strerror or error}")
         return None
     try:
-        return octets.decode("utf-8-sig")
+        return octets.decode().removeprefix("\ufeff")  # a byte order mark, which counts in the place of an error
     except UnicodeDecodeError as error:
         line = octets.count(b"\n", 0, error.start) + 1
         report.add(Mark(line, 1), f"not valid UTF-8: octet {error.start} is {octets[error.start]:#04x}")

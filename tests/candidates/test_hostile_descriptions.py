@@ -72,7 +72,11 @@ def test_an_invalid_description_is_reported_with_its_place(tmp_path: Path, text:
 
 
 def test_octets_that_are_not_utf_8_are_reported_with_their_line(tmp_path: Path):
-    assert "mine.yaml:6:1: not valid UTF-8: octet 77 is 0xff" in error_of(tmp_path, b"title: x\n\xff\n")
+    assert "mine.yaml:6:1: not valid UTF-8: octet 77 is 0xff" in error_of(tmp_path, b"title: x\n\xff\nversion: 1\n")
+    path = tmp_path / "with-a-mark.yaml"
+    path.write_bytes(b"\xef\xbb\xbfa: 1\nb: 2\n\xff\nc: 3\n")
+    with pytest.raises(CandidateError, match=r"with-a-mark\.yaml:3:1: not valid UTF-8: octet 13 is 0xff"):
+        read_description(path)
 
 
 def test_only_the_first_50_problems_are_listed(tmp_path: Path):

@@ -78,6 +78,22 @@ def test_passwords_in_an_auth_exchange_are_learned_and_user_names_are_not():
     assert secrets.redact(names) == names
 
 
+def test_the_names_of_two_sessions_that_authenticate_at_once_are_not_learned_as_passwords():
+    secrets = Secrets()
+    for session in ("a", "b"):
+        secrets.add_from_auth_line(b"AUTH LOGIN\r\n", session)
+    for text, session in (
+        ("first-user-name", "a"), ("second-user-name", "b"), ("the-first-password", "a"), ("the-second-password", "b"),
+    ):  # fmt: skip
+        secrets.add_from_auth_line(base64.b64encode(text.encode()) + b"\r\n", session)
+    plain = base64.b64encode(b"acting-for-another\0a-long-user-name\0its-own-password")
+    secrets.add_from_auth_line(b"AUTH PLAIN " + plain + b"\r\n", "c")
+    names = ["first-user-name", "second-user-name", "acting-for-another", "a-long-user-name"]
+    assert secrets.redact(names) == names
+    passwords = ["the-first-password", "the-second-password", "its-own-password"]
+    assert secrets.redact(passwords) == [REDACTED] * 3
+
+
 def test_names_in_event_fields_are_not_redacted():
     secrets = Secrets()
     secrets.add("mbx1")

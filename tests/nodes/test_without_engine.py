@@ -7,6 +7,7 @@ from pathlib import Path
 
 import docker
 import pytest
+import requests
 
 from conformance.candidates.description import REFERENCE, read_description
 from conformance.nodes.contract import NodeError
@@ -17,15 +18,19 @@ from tests.results.stored import plain
 from tests.suite.helpers import conformance_command
 
 
+@pytest.mark.parametrize("error", [docker.errors.DockerException, requests.ConnectionError])
 def test_an_engine_that_is_gone_when_it_is_needed_is_an_error_of_the_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ):
     def refuse(**settings: object) -> None:
-        raise docker.errors.DockerException("connection refused")
+        raise error("connection refused")
 
     monkeypatch.setattr(docker, "from_env", refuse)  # the SDK leaves a socket open when its first request fails
     with pytest.raises(NodeError, match="mta1: connect: the Docker engine: connection refused"):
         asyncio.run(Engine.connect("mta1", tmp_path))
+    engine = Engine("mta1", tmp_path, client=None)
+    with pytest.raises(NodeError, match="mta1: kill: the Docker engine: connection refused"):
+        asyncio.run(engine.call("kill", refuse))
 
 
 @pytest.mark.integration

@@ -64,7 +64,10 @@ def test_plain_scalars_are_resolved_as_in_yaml_1_2(plain: str, value: object) ->
     assert (resolved, type(resolved)) == (value, type(value))
 
 
-@pytest.mark.parametrize("plain", [".inf", "-.Inf", ".NaN", "1e999", "9" * 41])
+@pytest.mark.parametrize("plain", [
+    ".inf", "-.Inf", "+.INF", ".NaN", "1e999", "-1e999", "9" * 41, "-" + "9" * 40, "1." + "0" * 39,
+    "0x" + "f" * 39, "0o" + "7" * 39,
+])  # fmt: skip
 def test_infinite_and_oversized_numbers_are_refused(plain: str) -> None:
     with pytest.raises(ValueError, match="number"):
         resolve_plain_scalar(plain)

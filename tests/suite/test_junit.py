@@ -29,10 +29,10 @@ def test_a_test_case_has_the_candidate_the_place_and_the_properties_to_compare_a
     names = {case.get("name") for case in cases}
     assert "inbound-acknowledgement-waits-for-the-shadow reference" in names
     assert len(names) == len(cases)
-    hashes = {
-        json.loads(plain(path).splitlines()[0])["candidate"]: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in (run / "cells").glob("*.jsonl.gz")
-    }
+    headers = {path: json.loads(plain(path).splitlines()[0]) for path in (run / "cells").glob("*.jsonl.gz")}
+    hashes = {headers[path]["candidate"]: hashlib.sha256(path.read_bytes()).hexdigest() for path in headers}
+    descriptions = {header["candidate"]: header["candidate_sha256"] for header in headers.values()}
+    assert len(set(descriptions.values())) == 2
     assert set(hashes) == {"reference", "reference+acknowledges-before-shadow"}
     scenario = (ROOT / "scenarios/creation/inbound.scenario.yaml").read_text("utf-8").splitlines()
     for case in cases:
@@ -45,6 +45,7 @@ def test_a_test_case_has_the_candidate_the_place_and_the_properties_to_compare_a
         assert values["clock"] == "virtual"
         assert case.get("name") == f"inbound-acknowledgement-waits-for-the-shadow {values['candidate']}"
         assert values["history-sha256"] == hashes.pop(values["candidate"])
+        assert values["candidate-sha256"] == descriptions[values["candidate"]]
         assert ("requirement", "SR-CRE-01") in properties
     assert hashes == {}
     suite = {one.get("name") for one in ET.parse(file).getroot().iter("property")}
