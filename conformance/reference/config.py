@@ -250,6 +250,11 @@ class NodeConfiguration(_StrictModel):
             transport = {**{name: default / scale for name, default in DEFAULT_TIMES.items()}, **transport}
         return {**document, "listeners": listeners, "transport": transport}
 
+    @staticmethod
+    def peer_spelling(name: str) -> str:
+        """Return the spelling by which the node knows the peer that the document calls `name`: lower case."""
+        return name.casefold()
+
     @model_validator(mode="before")
     @classmethod
     def _with_server_names_in_one_spelling(cls, document: Any) -> Any:
@@ -261,7 +266,7 @@ class NodeConfiguration(_StrictModel):
         unchanged: validation refuses it.
         """
         try:
-            peers = [{**peer, "name": peer["name"].casefold()} for peer in document.get("peers", [])]
+            peers = [{**peer, "name": cls.peer_spelling(peer["name"])} for peer in document.get("peers", [])]
             known = [document["name"], *(peer["name"] for peer in peers)]
             spelling = {name.casefold(): name for name in known}
 

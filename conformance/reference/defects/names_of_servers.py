@@ -10,9 +10,6 @@ is what the class that it inherits from does; `self.host` has the other componen
 import re
 from collections.abc import Collection
 from functools import cached_property
-from typing import Any
-
-from pydantic import model_validator
 
 from conformance.reference.config import Listener, NodeConfiguration, Peer
 from conformance.reference.defects.defect import defect
@@ -26,29 +23,10 @@ from conformance.reference.storage.discards import DiscardNotification, Discards
 class PeersAsWritten(NodeConfiguration):
     """Has the names of its peers in the letter case of the document; correct are lower case letters only."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _with_server_names_in_one_spelling(cls, document: Any) -> Any:
-        """Return the JSON document with the names of peers as written, and those in mailboxes and routes spelled as here.
-
-        Of a document that lacks a name, or has a wrong type there, nothing is changed.
-        """
-        try:
-            known = [document["name"], *(peer["name"] for peer in document.get("peers", ()))]
-            written = {name.casefold(): name for name in known}
-
-            def spelled(entry: dict[str, Any], key: str) -> dict[str, Any]:
-                """Return a copy of a mailbox or next hop with the server's name in `key` as spelled in `known`, if it is known."""
-                return {**entry, key: written.get(entry[key].casefold(), entry[key])}
-
-            mailboxes = [spelled(mailbox, "server") for mailbox in document.get("mailboxes", ())]
-            routes = [
-                {**route, "next_hops": [spelled(hop, "name") for hop in route["next_hops"]]}
-                for route in document.get("routes", ())
-            ]
-        except (KeyError, TypeError, AttributeError):
-            return document
-        return {**document, "mailboxes": mailboxes, "routes": routes}
+    @staticmethod
+    def peer_spelling(name: str) -> str:
+        """Return the name of a peer as the document has it; correct is lower case."""
+        return name
 
     @cached_property
     def peers_by_name(self) -> dict[str, Peer]:
