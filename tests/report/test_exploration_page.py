@@ -34,8 +34,8 @@ def test_the_commands_that_repeat_it_name_its_clock_and_the_scale_of_one_that_ha
 
 def test_what_a_server_may_have_written_is_escaped() -> None:
     candidate = header().candidate.model_copy(update={"version": HOSTILE})
-    told = summary(finding(), unfinished={"<b>\x1b": 1}, pruned={"<i>": 2})
-    page = exploration_page(header(candidate=candidate), told, FILES)
+    summed_up = summary(finding(), unfinished={"<b>\x1b": 1}, pruned={"<i>": 2})
+    page = exploration_page(header(candidate=candidate), summed_up, FILES)
     assert page.count("<script>") == 1
     # in the sentence, in the plan and in the candidate's version
     assert page.count(r"&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J\u202e") == page.count("alert(1)") == 3
