@@ -37,8 +37,8 @@ def scenario() -> Draft202012Validator:
     return Draft202012Validator(schema)
 
 
-SCENARIO_FILES = scenario_files([paths.corpus(), paths.fixtures(), ROOT / "benchmarks"])
-"""All of the project but one of an earlier version, in tests/compat."""
+SCENARIO_FILES = scenario_files([ROOT / "scenarios", ROOT / "fixtures", ROOT / "benchmarks"])
+"""All of the checkout, whose relative paths editors follow, but one of an earlier version, in tests/compat."""
 
 
 @pytest.mark.parametrize("path", SCENARIO_FILES, ids=lambda path: path.name)
