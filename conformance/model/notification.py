@@ -203,9 +203,15 @@ def _is_in_another_reply(facts: Facts, query: Query, due: DueNotification) -> bo
 
 
 def _is_answered_by_a_fault(facts: Facts, query: Query) -> bool:
-    """Return whether a fault may have replaced the discard list in the reply to `query`: there is none, in an altered session."""
+    """Return whether a fault may have replaced a discard list that the primary took for read.
+
+    In an altered session the reply to `query` has no list, and a further command followed, which told the primary that its list
+    was read.
+    """
     reply = query.exchange.reply
-    return reply is not None and reply.operation is None and query.session in facts.trace.altered_sessions
+    if reply is None or reply.operation is not None or query.session not in facts.trace.altered_sessions:
+        return False
+    return any(exchange.command.n > reply.n for exchange in facts.trace.sessions[query.session].exchanges)
 
 
 def _blamed_row(facts: Facts, query: Query, due: DueNotification) -> str | None:
