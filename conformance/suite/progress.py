@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len, set_cell_size
 
 from conformance.report.escaping import visible
 from conformance.report.event_text import rounded_duration
@@ -52,7 +53,7 @@ def status_line(state: ProgressState, width: int) -> str:
     names = ", ".join(f"{visible(name)} {rounded_duration(int(seconds))}" for name, seconds in state.running)
     running = f"{len(state.running)} running" + (f": {names}" if names else "")
     line = "  ".join(part for part in (ended, f"{state.waiting} waiting", running) if part)
-    return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
+    return line if cell_len(line) <= width else set_cell_size(line, max(width - 1, 0)).rstrip() + "…"
 
 
 _TICK = 1.0

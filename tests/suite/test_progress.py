@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from conformance.suite.progress import Progress, ProgressState, count_begun, status_line
 from conformance.verdicts import Outcome
@@ -31,8 +32,16 @@ def test_the_status_line_has_outcomes_running_cells_and_the_count_of_waiting_one
 @given(st.text(), st.integers(1, 300))
 def test_the_status_line_is_one_printable_line_within_the_width(name: str, width: int) -> None:
     line = status_line(ProgressState(3, {Outcome.PASS: 1}, [(name, 1.0)]), width)
-    assert len(line) <= width
+    assert cell_len(line) <= width
     assert line.isprintable()
+
+
+def test_the_status_line_is_cut_by_columns_of_which_a_wide_character_takes_two() -> None:
+    state = ProgressState(1, {}, [("上海の名", 1.0)])
+    whole = "0 waiting  1 running: 上海の名 1 s"
+    assert status_line(state, 34) == whole
+    assert status_line(state, 33) == "0 waiting  1 running: 上海の名 1…"
+    assert status_line(state, 26) == "0 waiting  1 running: 上…"
 
 
 class HookedSet(set[str]):
