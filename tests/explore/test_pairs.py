@@ -101,4 +101,9 @@ def test_pairs_need_the_name_of_a_scenario(tmp_path: Path, capsys: pytest.Captur
     )
     assert code == 2
     assert "give the id of one" in capsys.readouterr().err
+    code = explore(
+        ["no-such"], faults=2, candidate="reference", plans=1, duration=None, seed=1, jobs=1, out=tmp_path, as_json=True
+    )
+    said = capsys.readouterr().err
+    assert (code, "no-such" in said, "give the id of one" in said) == (2, True, False), "a name is looked up"
     assert list(tmp_path.iterdir()) == []

@@ -129,6 +129,19 @@ def test_io_uring_makes_a_disk_unobserved(tmp_path: Path) -> None:
         disk.cut_power()
 
 
+@pytest.mark.parametrize("name", ["io_uring_queue_init", "io_uring_queue_init_params", "io_uring_queue_init_mem"])
+def test_the_library_of_io_uring_makes_a_disk_unobserved(tmp_path: Path, name: str) -> None:
+    """The library built here stands for liburing, whose system calls do not go through the C library."""
+    source, library = tmp_path / "liburing.c", tmp_path / "liburing.so"
+    source.write_text(f"int {name}(void) {{ return 0; }}\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    text = f"int {name}(void);\nint main(void) {{ return {name}(); }}\n"
+    program, disk = built(tmp_path, text, str(library)), mounted(tmp_path)
+    run(disk, f"os.execv({str(program)!r}, ['p'])", tmp_path / "data")
+    with pytest.raises(UnobservedDisk, match="io_uring is used, around the C library"):
+        disk.cut_power()
+
+
 def test_syncs_and_a_rename_by_the_number_of_their_system_call_are_observed(tmp_path: Path) -> None:
     """The numbers are those of fsync, renameat2, fdatasync and syncfs."""
     disk = mounted(tmp_path)

@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from conformance.requirements.catalogue import catalogue
-from tests.report.conftest import CLAUSE, PATIENCE, Reader
+from tests.report.conftest import CLAUSE, DEFECT, PATIENCE, Reader
 from tests.report.samples import unpack_site
 from tests.suite.helpers import conformance_command
 
@@ -37,7 +37,8 @@ def test_allure_shows_clause_repeat_command_and_diagram_of_a_violation(allure_pa
     reader.keep("allure-cell")
     description = page.frame_locator("iframe").first
     expect(description.get_by_text("Repeat this cell")).to_be_visible()
-    expect(description.get_by_text("conformance run ").first).to_be_visible()
+    command = rf"conformance run \S*waits-for-the-shadow\S* --candidate {re.escape(DEFECT)} --clock \S+ --seed \d+"
+    expect(description.get_by_text(re.compile(command)).first).to_be_visible()
     expect(description.get_by_text("> #").first).to_be_visible()
     page.get_by_test_id("test-result-attachment-header").filter(has_text="Sequence diagram").get_by_role(
         "button"

@@ -54,13 +54,18 @@ def test_annotations_are_errors_for_violations_and_warnings_for_inconclusive_cel
 def test_the_step_summary_has_the_matrix_and_the_sentences() -> None:
     cells = (
         good(scenario="fine"),
+        good(scenario="fine", candidate="mta"),
         judged(Outcome.FAIL, "SR-CRE-01", scenario="other"),
-        judged(Outcome.INCONCLUSIVE, "SR-CRE-01", scenario="third"),
+        judged(Outcome.INCONCLUSIVE, "SR-CRE-01", scenario="third", candidate="mta"),
     )
     text = github_step_summary(run_summary(*cells))
-    assert "\n\n| scenario | reference |\n|---|---|\n| fine | ✓ 1 |\n| other | ✗ 1 |\n| third | ? 1 |\n\n" in text
+    matrix = (
+        "| scenario | reference | mta |\n|---|---|---|\n"
+        "| fine | ✓ 1 | ✓ 1 |\n| other | ✗ 1 | not run |\n| third | not run | ? 1 |"
+    )
+    assert f"\n\n{matrix}\n\n" in text
     assert "\n- ✗ **other\\[messages=1\\]** (reference): it is fail\n" in text
-    assert "\n- ? **third\\[messages=1\\]** (reference): it is inconclusive\n" in text
+    assert "\n- ? **third\\[messages=1\\]** (mta): it is inconclusive\n" in text
 
 
 def test_both_summaries_say_how_many_root_causes_are_left_out() -> None:

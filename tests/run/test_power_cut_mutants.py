@@ -81,6 +81,11 @@ def test_a_correct_server_passes_in_the_stricter_reading(tmp_path: Path) -> None
     found = verdicts(tmp_path, server(), cell_of("acknowledged-means-name-synced[messages=20]"), "layer", "fail")
     assert worst_in_cell(verdict.outcome for verdict in found) is Outcome.PASS
     assert "RL-ACK-05" in {row for v in found if v.outcome is Outcome.PASS for row in v.requirements}
+    relies = tmp_path / "relies"
+    relies.mkdir()
+    text = server(RELIES_ON_FSYNC["rename, then fsync of the file"])
+    lost = verdicts(relies, text, cell_of("acknowledged-means-name-synced[messages=1]"), "layer", "fail")
+    assert failed(lost) == {"RL-ACK-05"}, "the reading is the stricter one"
 
 
 NO_ROOM = "no-room-at-a-write-is-refused-for-now[at-write=1]"

@@ -159,6 +159,8 @@ def test_a_dimension_of_the_topology_is_found_where_it_is_varied_and_not_elsewhe
         ("SafetyNetHoldTime: 50d", "value-at-its-maximum", {"SFN", "CFG"}),
         ("MaxRetriesForLocalSiteShadow: 0", "value-zero", {"BND", "ENA", "CRE", "PRF", "CFG"}),
         ("MaxRetriesForLocalSiteShadow: 1", "value-zero", set()),
+        ("SafetyNetHoldTime: 49d", "value-at-its-maximum", set()),
+        ("ShadowHeartbeatRetryCount: 254", "value-at-its-maximum", set()),
     ],
 )
 def test_a_value_is_an_occasion_for_the_groups_that_it_can_matter_to(
@@ -168,6 +170,41 @@ def test_a_value_is_an_occasion_for_the_groups_that_it_can_matter_to(
     assert groups_by_dimension(cell(tmp_path, steps))[dimension] == groups
     from_the_start = cell(tmp_path, SEND + f"configure: {{{configured}}}\n")
     assert groups_by_dimension(from_the_start)[dimension] == groups - {"CFG"}, "it is not offered to a server that runs"
+
+
+@pytest.mark.parametrize(
+    ("said", "dimension", "groups"),
+    [
+        ("XQDISCARD mbx2 0", "value-zero", {"WIR"}),
+        ("XQDISCARD mbx2 1", "value-at-its-minimum", {"WIR"}),
+        ("XQDISCARD mbx2 2", "value-at-its-minimum", set()),
+        ("XSHADOWREQUEST mbx2 a", "value-at-its-minimum", {"WIR"}),
+        (f"XSHADOWREQUEST mbx2 {'a' * 64}", "value-at-its-maximum", {"WIR"}),
+        (f"XSHADOWREQUEST mbx2 {'a' * 63}", "value-at-its-maximum", set()),
+    ],
+)
+def test_an_argument_of_a_shadow_verb_is_an_occasion_for_the_wire_profile(
+    tmp_path: Path, said: str, dimension: str, groups: set[str]
+) -> None:
+    steps = f"  - talk: {{as: t, to: mbx1, lines: [{{say: {said}}}]}}\n"
+    assert groups_by_dimension(cell(tmp_path, steps))[dimension] == groups
+
+
+@pytest.mark.parametrize(
+    ("cost", "dimension", "groups"),
+    [
+        (1, "value-at-its-minimum", {"BIF"}),
+        (2, "value-at-its-minimum", set()),
+        (1_000_000, "value-at-its-maximum", {"BIF"}),
+        (999_999, "value-at-its-maximum", set()),
+    ],
+)
+def test_the_cost_of_a_link_is_an_occasion_for_bifurcation(
+    tmp_path: Path, cost: int, dimension: str, groups: set[str]
+) -> None:
+    world = f"{{name: a, site: A}}, {{name: b, site: B}}], site-links: [{{between: [A, B], cost: {cost}}}"
+    (found,) = documents.cells(tmp_path, OWN.replace("SERVERS", world))
+    assert groups_by_dimension(found)[dimension] == groups
 
 
 def test_every_dimension_is_among_the_cases() -> None:

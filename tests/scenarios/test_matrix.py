@@ -230,6 +230,16 @@ def test_the_axis_of_parameters_keeps_the_ids_of_existing_cells(tmp_path: Path) 
     ]
     assert now[0].implied == {"parameters": "explicit"}
     assert read_id("a-scenario[parameters=explicit,z=1]").matches(now[0])
+    text = HEAD + (
+        "axes: {offers: [no, yes]}\nimplied: {offers: no}\n"
+        "steps:\n  - send: {as: m, to: bob@corp.test, via: mbx1, offers-xshadow: '${offers}'}\n"
+    )
+    before = [cell.id for cell in cells(tmp_path, text)]
+    assert before == ["a-scenario", "a-scenario[offers=yes]"]
+    now = cells(tmp_path, text.replace("axes:", PARAMETERS + "axes:"))
+    assert [cell.id for cell in now if cell.parameters == "explicit"] == before, (
+        "beside an implied value of the document"
+    )
 
 
 def test_the_axis_of_parameters_is_known_to_conditions_and_exclusions(tmp_path: Path) -> None:

@@ -261,3 +261,7 @@ def test_unstuffing_reverses_stuffing_however_the_content_is_cut(pieces: list[by
 def test_received_fields_are_counted_in_the_header_alone() -> None:
     found = digest(b"Received: a\r\n b\r\nRECEIVED : c\r\nX-Received: d\r\n\r\nReceived: e\r\n")
     assert found.received == 2
+    returned = b"Content-Type: message/rfc822\r\n\r\nReceived: e\r\nReceived: f\r\n\r\nbody\r\n"
+    report = digest(b"Received: a\r\n" + REPORT % returned)
+    assert (report.report, report.received) == ("delivery-status", 1), "not those of what it returns"
+    assert digest(b"Subject: x\r\n Received: y\r\n\r\n").received == 0, "a folded line"
