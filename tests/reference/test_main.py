@@ -31,6 +31,7 @@ def test_a_reload_that_fails_ends_the_node_and_one_that_is_refused_does_not(
         json.dumps(render(topology, topology.servers[0], wiring, data_dir=tmp_path / "data", seed=1)), "utf-8"
     )
 
+    at_first = signal.getsignal(signal.SIGHUP)  # SIG_IGN under nohup
     terminated: list[int] = []
 
     def terminate() -> None:
@@ -44,7 +45,7 @@ def test_a_reload_that_fails_ends_the_node_and_one_that_is_refused_does_not(
 
     async def serve() -> int:
         serving = asyncio.create_task(_serve(create(path, SystemClock())))
-        while signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        while signal.getsignal(signal.SIGHUP) == at_first:
             await asyncio.sleep(0.01)
         os.kill(os.getpid(), signal.SIGHUP)
         return await serving
@@ -55,3 +56,4 @@ def test_a_reload_that_fails_ends_the_node_and_one_that_is_refused_does_not(
         assert terminated == ([signal.SIGTERM] if code == 0 else [])
     finally:
         leases.release()
+        signal.signal(signal.SIGHUP, at_first)
