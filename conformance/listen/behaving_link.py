@@ -113,7 +113,7 @@ class ObservedRelay(Relay):
         """Note a command line, without its secret if it belongs to AUTH; update what is known of MAIL, DATA and QUIT."""
         text = unit.raw.rstrip(b"\r\n")
         end = unit.raw[len(text) :]
-        raw = unit.line.encode() if unit.verb == "AUTH" or unit.line == REDACTED else text[:MAX_KEPT]
+        raw = unit.line.encode() if unit.verb == "AUTH" or REDACTED in unit.line else text[:MAX_KEPT]
         self._notes.lines.append(
             SentLine(
                 session=self.name,

@@ -109,8 +109,10 @@ def redacted(text: str) -> str:
 def is_auth_response(text: str) -> bool:
     """Whether a line may be a response of an AUTH exchange (RFC 4954).
 
-    Such a line is one word of Base64 of four characters or more, and not one of `_ONE_WORD_COMMANDS`.
+    Such a line is one word of Base64 of four characters or more, and not one of `_ONE_WORD_COMMANDS`; white space around it is
+    ignored.
     """
+    text = text.strip()
     return len(text) >= _MIN_BASE64 and _BASE64.fullmatch(text) is not None and text.upper() not in _ONE_WORD_COMMANDS
 
 

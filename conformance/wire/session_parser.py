@@ -257,7 +257,7 @@ class SessionParser:
             self._deciding = pending
             return CommandLine(raw, "AUTH", REDACTED, pending)
         verb, recipient, shown = parse_command(text)
-        if verb == "AUTH":
+        if verb == "AUTH" or REDACTED in shown:  # white space before AUTH leaves the line without a verb
             self._auth_seen = True
         elif self._auth_seen and is_auth_response(text):  # it was pipelined after an AUTH that was refused
             verb, shown = "", REDACTED

@@ -84,6 +84,9 @@ def test_x2_at_a_place_before_rcpt_is_met_by_two_connections(listener: Listening
     assert deliver(listener, b"refuse-x2@b.test")[:3] == b"451"
     assert [RawClient(listener).read_to_end() for _ in range(2)] == [b"(reset)"] * 2
     assert deliver(listener, b"refuse-x2@b.test")[:3] == b"250"
+    assert deliver(listener, b"mail-452-x2@b.test")[:3] == b"451"
+    assert [deliver(listener, b"alice@b.test")[:3] for _ in range(3)] == [b"452", b"452", b"250"]
+    assert deliver(listener, b"mail-452-x2@b.test")[:3] == b"250"
 
 
 @pytest.mark.parametrize("local", [b"drop-heard-dot", b"dot-451", b"drop-data"])
@@ -159,15 +162,20 @@ def test_the_secret_of_auth_is_neither_printed_nor_kept(listener: Listening):
     client.hello()
     client.ask(b"AUTH PLAIN AHVzZXIAc2VjcmV0")
     client.ask(b"auth plain AHVzZXIAc2VjcmV0")
+    client.ask(b" AUTH PLAIN AHVzZXIAc2VjcmV0")
     for line in (b"AUTH PLAIN", b"AUTH LOGIN"):
         assert client.ask(line)[:1] == b"5"
     assert client.ask(b"AUTH PLAIN\r\nAHVzZXIAc2VjcmV0")[:1] == b"5", (
         "a client may send the response before the refusal"
     )
     assert client.reply()[:1] == b"5"
+    assert client.ask(b"AUTH LOGIN\r\ndXNlcg==\r\nc2VjcmV0LXBhc3M=")[:1] == b"5"
+    assert [client.reply()[:1] for _ in range(2)] == [b"5"] * 2
     client.quit()
     listener.stop()
     assert listener.record is not None
     for kept in (repr(listener.record), "".join(listener.lines)):
-        assert "AUTH PLAIN" in kept
+        assert "AUTH PLAIN (redacted)" in kept
+        assert "AUTH LOGIN" in kept
         assert "AHVzZXIAc2VjcmV0" not in kept
+        assert "c2VjcmV0LXBhc3M=" not in kept

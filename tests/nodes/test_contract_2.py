@@ -225,6 +225,9 @@ def test_a_reload_does_not_wait_for_a_server_that_is_configured_by_templates(
     program = ANSWERS.replace("STATUS", "pass")
     one = candidate(program, argv=("{python}", "-c", program, "{directory}/node.json"))
     reloaded(one, tmp_path, configuration)
+    reads_the_document = candidate(program, **{"ready-within": 3})
+    with pytest.raises(NodeError, match=r"no answer in its status file within 3 s"):
+        reloaded(reads_the_document, tmp_path / "waited-for", configuration)
 
 
 def test_a_status_file_that_is_a_link_too_large_or_invalid_is_refused(tmp_path: Path):
@@ -238,12 +241,26 @@ def test_a_status_file_that_is_a_link_too_large_or_invalid_is_refused(tmp_path: 
     path.write_text('{"revision": 1, "applied": "yes"}')
     with pytest.raises(NodeError, match="applied: Input should be a valid boolean"):
         read_status("mbx1", path)
-    elsewhere = tmp_path / "elsewhere"
+    path.write_text("applied")
+    with pytest.raises(NodeError, match="Invalid JSON"):
+        read_status("mbx1", path)
     path.unlink()
+    path.mkdir()
+    with pytest.raises(NodeError, match="not a regular file"):
+        read_status("mbx1", path)
+    path.rmdir()
+    elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text(valid)
     path.symlink_to(elsewhere)
     with pytest.raises(NodeError, match="cannot be read"):
         read_status("mbx1", path)
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    folder.mkdir()
+    (folder / "status.json").write_text(valid)
+    link.symlink_to(folder)
+    assert read_status("mbx1", folder / "status.json") == Status(revision=1, applied=True)
+    with pytest.raises(NodeError, match="cannot be read"):
+        read_status("mbx1", link / "status.json")
 
 
 @pytest.mark.integration

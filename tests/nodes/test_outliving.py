@@ -272,6 +272,13 @@ BEYOND = {
         {"process-limit": 60},
         "killed: it had more than 60 processes and threads",
     ),
+    "threads": (
+        "\nimport threading\ntry:\n    for _ in range(100):\n"
+        "        threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()\n"
+        "except RuntimeError:\n    pass\ntime.sleep(3600)\n",
+        {"process-limit": 60},
+        "killed: it had more than 60 processes and threads",
+    ),
     "memory": (
         "\nheld = []\nwhile True:\n    held.append(b'x' * 2**20); time.sleep(0.002)\n",
         {"memory-limit": 2**27},
@@ -315,6 +322,9 @@ def test_a_node_over_a_limit_is_killed_and_the_error_is_its_own(
         asyncio.run(steps())
     assert error.value.reason == f"it exited with exit code 120: {said}"
     assert before.explanation_of(error.value.reason) == "", "not for lack of a resource of the machine"
+    quoted = "Cannot allocate memory"
+    assert before.explanation_of(quoted), "without a limit of its own that would be the machine's"
+    assert before.explanation_of(f"{error.value.reason}: {quoted}") == ""
 
 
 def test_a_flooded_log_is_truncated_and_the_node_goes_on(tmp_path: Path, configuration: NodeConfiguration, group: str):

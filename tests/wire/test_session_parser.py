@@ -149,15 +149,16 @@ def test_credentials_are_not_in_the_lines_of_units() -> None:
     assert [u[1] for u in units if u[0] == "command"] == ["AUTH", "AUTH", "AUTH", "AUTH", "NOOP"]
 
 
-def test_a_response_pipelined_after_a_refused_auth_is_redacted_and_has_no_verb() -> None:
-    units = parse(
-        (S, b"220 x\r\n"), (C, b"AUTH LOGIN\r\nc2VjcmV0\r\nNOOP\r\n"), (S, b"504 no\r\n500 what\r\n250 ok\r\n")
-    )
-    assert [u[1:3] for u in units if u[0] == "command"] == [
-        ("AUTH", "AUTH LOGIN"),
-        ("", "(redacted)"),
-        ("NOOP", "NOOP"),
-    ]
+@pytest.mark.parametrize("response", [b"c2VjcmV0", b"c2VjcmV0 ", b" c2VjcmV0\t"])
+@pytest.mark.parametrize(("auth", "verb"), [(b"AUTH LOGIN", "AUTH"), (b" AUTH LOGIN c2VjcmV0", "")])
+def test_a_response_pipelined_after_a_refused_auth_is_redacted_and_has_no_verb(
+    auth: bytes, verb: str, response: bytes
+) -> None:
+    """White space before AUTH leaves that line without a verb, and its response is a secret all the same."""
+    sent = auth + b"\r\n" + response + b"\r\nNOOP\r\n"
+    units = parse((S, b"220 x\r\n"), (C, sent), (S, b"504 no\r\n500 what\r\n250 ok\r\n"))
+    shown = auth.decode().replace("c2VjcmV0", "(redacted)")
+    assert [u[1:3] for u in units if u[0] == "command"] == [(verb, shown), ("", "(redacted)"), ("NOOP", "NOOP")]
     assert "C2VJCMV0" not in repr(units)
 
 
