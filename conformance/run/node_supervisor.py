@@ -126,6 +126,7 @@ class NodeSupervisor:
             return "started again"
         self._record("killed", "one of two processes")
         first, self.node, self._another = self.node, self._another, None
+        self.is_paused = False  # a pause reached the first process only
         await first.kill()
         self._record("ready", "the other process")
         return "the other process goes on"

@@ -58,6 +58,19 @@ def test_a_paused_node_that_ended_is_not_paused_any_more(end: str, tmp_path: Pat
     asyncio.run(scene())
 
 
+def test_the_process_that_takes_over_is_not_paused_with_the_first(tmp_path: Path) -> None:
+    async def scene() -> None:
+        supervisor = supervisor_of(FakeNode(), tmp_path)
+        await supervisor.start()
+        other: Any = FakeNode()
+        await supervisor.start_another(other, lambda *changes: {})
+        await supervisor.pause()
+        assert await supervisor.kill_one() == "the other process goes on"
+        assert (supervisor.node is other, supervisor.is_running, supervisor.is_paused) == (True, True, False)
+
+    asyncio.run(scene())
+
+
 def test_a_second_process_that_was_refused_cannot_take_over(tmp_path: Path) -> None:
     async def scene() -> None:
         supervisor = supervisor_of(first := FakeNode(), tmp_path)
