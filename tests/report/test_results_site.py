@@ -34,6 +34,15 @@ def test_the_newest_version_of_a_server_is_that_of_the_latest_run():
         standings=[standing("exim", "4.97", "RL-ACK-01", "pass"), standing("exim", "4.96", "RL-ACK-01", "pass", "r2")],
     )
     assert [server.versions for server in downgraded.servers] == [("4.96", "4.97")]
+    again = results(
+        runs=[{"run": f"r{day}", "started": f"2026-01-0{day}T00:00:00Z"} for day in (1, 2, 3)],
+        standings=[
+            standing("exim", "4.97", "RL-ACK-01", "pass", "r3"),
+            standing("exim", "4.96", "RL-ACK-01", "pass", "r2"),
+            standing("exim", "4.97", "RL-ACK-02", "pass", "r1"),
+        ],
+    )
+    assert [server.versions for server in again.servers] == [("4.97", "4.96")], "its latest run counts, in any order"
 
 
 def test_a_row_counts_when_every_server_that_claims_the_profile_passes_it():

@@ -51,6 +51,9 @@ def test_every_candidate_has_its_own_causes():
         ("reference", "SR-MNT-04", ()),
         ("mine", "SR-CRE-01", ()),
     ]
+    rows = ("SR-MNT-04", "SR-CRE-01")
+    (one,) = find_root_causes(run_summary(*(judged(Outcome.FAIL, row, axes={"a": row}) for row in rows)).cells)
+    assert (one.requirement, one.following) == ("SR-CRE-01", ("SR-MNT-04",)), "of one candidate, one follows"
 
 
 def test_a_row_does_not_follow_from_one_that_is_blamed_in_fewer_cells():

@@ -113,13 +113,14 @@ def test_paths_of_different_cells_differ_and_need_no_quoting_in_urls() -> None:
     names = [cell_page_path(cell_view(scenario="s", axes={"x": value}).header) for value in values]
     names += [cell_page_path(cell_view(scenario="t", axes={}).header)]
     names += [
-        cell_page_path(cell_view(scenario="t", axes={}, candidate=name).header) for name in ("other", "other/t", "é")
+        cell_page_path(cell_view(scenario="t", axes={}, candidate=name).header)
+        for name in ("other", "other/t", "é", "..", "~2E.")
     ]
-    assert len(set(names)) == len(values) + 4
+    header = cell_view(path="other/file.scenario.yaml").header
+    names += [cell_page_path(header), cell_page_path(header, {cell_page_path(header)})]
+    assert len(set(names)) == len(values) + 8
     assert all(re.fullmatch(r"[A-Za-z0-9_+=,@.~/-]+", name) for name in names)
     assert ".." not in [part for name in names for part in name.split("/")]
-    header = cell_view(path="other/file.scenario.yaml").header
-    assert cell_page_path(header, {cell_page_path(header)}) != cell_page_path(header)
 
 
 def test_different_candidates_have_different_file_names() -> None:

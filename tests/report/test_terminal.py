@@ -37,8 +37,18 @@ def test_a_matrix_without_room_for_every_candidate_gives_way_to_their_sums() -> 
 
 
 def test_square_brackets_of_a_name_are_printed_as_they_are() -> None:
-    text = terminal_summary(run_summary(judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "[red]"})), width=80, colour=False)
-    assert "[a=[red]]" in text
+    wrong = Verdict(check="expect.x", outcome=Outcome.FAIL, requirements=("SR-CRE-01",), sentence="it is fail")
+    remark = passed("expect.y", "SR-WIR-05").model_copy(update={"remark": True, "sentence": "broken"})
+    cell = cell_view(scenario="[bold]", candidate="[red]", axes={"a": "[red]"}, verdicts=(wrong, remark))
+    run = run_summary(good(), cell)
+    wide, narrow = (
+        [" ".join(line.split()) for line in terminal_summary(run, width=width, colour=False).splitlines()]
+        for width in (80, 20)
+    )
+    assert wide[:2] == ["scenario reference [red]", "[bold] not run ✗ 1"]
+    assert "[red]: SR-CRE-01 is violated (1 cell)" in wide
+    assert [line for line in wide if "[a=" in line] == ["✗ [bold][a=[red]] [red]", "! [bold][a=[red]] [red]"]
+    assert "[red] ✗ 1" in narrow, "the sums of the candidates"
 
 
 def test_annotations_are_errors_for_violations_and_warnings_for_inconclusive_cells() -> None:

@@ -48,6 +48,7 @@ def test_a_clause_has_level_source_and_text() -> None:
 
 def test_an_unknown_id_has_no_row_and_no_clause() -> None:
     assert catalogue().get("SR-CRE-99") is None
+    assert catalogue().get("SR-CRE-01") is catalogue()["SR-CRE-01"]
     for lookup in (clause, catalogue().__getitem__):
         with pytest.raises(KeyError, match="SR-CRE-99"):
             lookup("SR-CRE-99")

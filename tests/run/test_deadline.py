@@ -58,7 +58,14 @@ def test_the_default_timeout_is_ten_minutes_more_than_steps_and_drain(cell: Cell
     [
         ("  - parallel: [{advance: 1m}, {advance: 2m}]\n", 180),
         ("  - repeat: {times: 3, steps: [{advance: 10m}, {parallel: [{advance: 1m}]}]}\n", 3 * 660),
+        (
+            "  - parallel:\n"
+            "      - send: {as: n, to: v@outside.test, via: mta1}\n"
+            "      - expect: {delivered: {of: m, at: outside, within: 20m}}\n",
+            600 + 1200,
+        ),
         ("  - resend: {of: m}\n", 600),
+        ("  - submit: {as: n, to: v@outside.test, via: mta1}\n", 600),
         ("  - send: {as: n, to: v@outside.test, via: mta1, retry: {every: 5m, times: 2}}\n", 600 + 2 * (300 + 600)),
         ("  - talk: {as: t, to: mta1, lines: [{say: NOOP, wait: 30s}, {say: QUIT, wait: 1m}]}\n", 600 + 90),
         ("  - kill: mta1\n  - start: mta1\n", 0),

@@ -93,6 +93,6 @@ def test_two_hundred_runs_of_a_cell_have_the_same_history_beside_a_busy_core(
 
 def test_another_seed_gives_another_history(tmp_path: Path) -> None:
     cell = cell_of(CREATION, "inbound-acknowledged-after-shadow", messages="1", **{"sender-offers-xshadow": "yes"})
-    one, other = (history(cell, tmp_path / "cell", seed) for seed in (1, 2))
-    assert words(one) != words(other)
+    one, again, other = (history(cell, tmp_path / "cell", seed) for seed in (1, 1, 2))
+    assert words(one) == words(again) != words(other)
     assert isinstance(one.events[-2], Drained)
