@@ -10,6 +10,7 @@ each recipient. What is sent to a server is *dot-stuffed*: a line that begins wi
 
 import hashlib
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.errors import MissingHeaderBodySeparatorDefect
@@ -317,12 +318,17 @@ def _actions(blocks: list[Message]) -> Iterator[tuple[str, list[str]]]:
 def _address_in(value: str) -> str:
     """Return the address in the value `TYPE;ADDRESS` of a recipient field; '' without a type.
 
-    Escapes in an address of the type utf-8 are decoded (RFC 6533 3).
+    Escapes in an address of the type utf-8 are decoded (RFC 6533 3); one of no character becomes U+FFFD.
     """
     kind, _, address = value.partition(";")
     if kind.strip().lower() != "utf-8":
         return address.strip()
-    return _ESCAPED.sub(lambda match: chr(min(int(match[1], 16), 0x10FFFF)), address.strip())
+    return _ESCAPED.sub(lambda match: _character(int(match[1], 16)), address.strip())
+
+
+def _character(code: int) -> str:
+    """Return the character with this number; U+FFFD for a surrogate, which UTF-8 cannot encode, or a number beyond Unicode."""
+    return "\N{REPLACEMENT CHARACTER}" if code > sys.maxunicode or 0xD800 <= code <= 0xDFFF else chr(code)
 
 
 def _reported_message_id(report: Message) -> str | None:

@@ -1,7 +1,9 @@
 """Digests of contents: independent of the reads and of trace fields; reports are recognised."""
 
 import hashlib
+import json
 import time
+from dataclasses import asdict
 
 import hypothesis.strategies as st
 import pytest
@@ -207,11 +209,34 @@ def test_hostile_contents_are_digested_in_seconds_and_not_in_minutes(content: by
     assert time.process_time() - began < 10, "quadratic time would be minutes"
 
 
-@given(st.binary(max_size=40), st.integers(0, len(REPORT)))
+_RETURNING = (
+    REPORT,
+    REPORT % b"Content-Type: message/rfc822\r\n\r\nMessage-ID: <m-1@x>\r\n\r\nbody",
+    (REPORT % b"Content-Type: text/rfc822-headers\r\n\r\nno field\r\nMessage-ID: <m-1@x>\r\n").replace(
+        b"rfc822; bob",
+        b"utf-8; \\x{FFFFFF}",  # there is no such character
+    ),
+)
+
+
+@given(st.binary(max_size=40), st.integers(0, max(map(len, _RETURNING))))
 def test_damaged_reports_are_digested_without_an_exception(spoil: bytes, at: int) -> None:
-    for whole in (REPORT, b"X-MS-Journal-Report: \xff\r\n" + REPORT):
-        for damaged in (whole[:at] + spoil + whole[at:], whole[:at] + spoil, whole[:at] + whole[at + len(spoil) :]):
-            assert digest(damaged).size == len(damaged)
+    for report in _RETURNING:
+        mixed = report.replace(b"multipart/report", b"multipart/mixed")
+        for whole in (report, mixed, b"X-MS-Journal-Report: \xff\r\n" + report):
+            assert digest(whole).report, "its body is parsed"
+            for damaged in (whole[:at] + spoil + whole[at:], whole[:at] + spoil, whole[:at] + whole[at + len(spoil) :]):
+                found = digest(damaged)
+                assert found.size == len(damaged)
+                assert json.dumps(asdict(found), ensure_ascii=False).encode(), "the history can be written"
+
+
+@pytest.mark.parametrize("escape", [b"D800", b"DFFF", b"110000", b"FFFFFF"])
+def test_an_escape_of_no_character_is_replaced_in_an_address(escape: bytes) -> None:
+    report = (REPORT % b"").replace(
+        b"rfc822; bob@corp.test", b"utf-8; \\x{" + escape + b"}\\x{D7FF}\\x{E000}@corp.test"
+    )
+    assert digest(report).failed == ("\ufffd\ud7ff\ue000@corp.test",)
 
 
 def test_trace_fields_are_removed_with_their_folded_lines() -> None:
