@@ -11,6 +11,7 @@ from conformance.commands.run import PLUGIN
 from conformance.suite.baseline import (
     Baseline,
     BaselineError,
+    BaselineResult,
     DraftCell,
     KnownFailure,
     compare_with_baseline,
@@ -165,6 +166,14 @@ def test_only_a_cell_that_fails_for_the_listed_reason_is_known(
     assert text in result.text
     assert bool(result.text) is bool(text)
     assert result.outcome is (Outcome.FAIL if text == "stale baseline" else outcome)
+    (entry,) = baseline.known
+    for where, expected in (
+        (entry.model_copy(update={"axes": {"at": "RCPT"}}), result),
+        (entry.model_copy(update={"axes": {"at": "DATA"}}), BaselineResult(outcome=outcome)),
+        (entry.model_copy(update={"scenario": "another"}), BaselineResult(outcome=outcome)),
+    ):
+        listed = baseline.model_copy(update={"known": (where,)})
+        assert compare_with_baseline(listed, _Cell(), outcome, tuple(verdicts)) == expected, where
 
 
 def test_a_known_failure_that_could_not_be_judged_makes_the_cell_inconclusive_unless_another_check_fails(

@@ -172,7 +172,9 @@ def test_a_terminal_shows_the_status_line_and_is_left_without_it(tmp_path: Path,
 
 @pytest.mark.integration
 def test_output_to_a_pipe_has_no_status_line_and_no_escapes(tmp_path: Path) -> None:
-    ran = conformance_command(*WORDS, "--run-dir", str(tmp_path / "run"), cwd=ROOT, TERM="xterm")
+    ran = conformance_command(
+        *WORDS, "--run-dir", str(tmp_path / "run"), cwd=ROOT, TERM="xterm", NO_COLOR="", FORCE_COLOR="", PY_COLORS=""
+    )  # colours are neither forbidden nor asked for
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "waiting" not in ran.stdout + ran.stderr
     assert "\x1b" not in ran.stdout + ran.stderr

@@ -335,17 +335,22 @@ def test_an_identitys_representation_hides_its_secret() -> None:
     assert "s3cret" not in shown
 
 
-def test_a_session_that_the_server_ended_is_not_used_for_the_next_message() -> None:
+@pytest.mark.parametrize("farewell", [b"", b"421 4.4.2 idle for too long\r\n"])
+def test_a_session_that_the_server_ended_is_not_used_for_the_next_message(farewell: bytes) -> None:
     async def main() -> None:
-        async with asyncio.timeout(10), scripted_server(*ACCEPTED, None) as (address, _):
+        turns = (*ACCEPTED[:-1], ACCEPTED[-1] + farewell, None)
+        async with asyncio.timeout(10), scripted_server(*turns) as (address, heard):
             sender = Sender(address)
             assert (await sender.send(ONE)).code == 250
-            reader = sender._client._reader
-            assert reader is not None
-            assert await reader.read() == b""
-            assert not sender.usable
-        outcome = await sender.send(ONE)
-        assert outcome.text == "no connection: Connection refused"
+            if not farewell:  # else it waits to be read, and nothing is known of the end
+                reader = sender._client._reader
+                assert reader is not None
+                assert await reader.read() == b""
+                assert not sender.usable
+            outcome = await sender.send(ONE)
+            assert (outcome.code, outcome.text) == (250, "2.6.0 stored")
+            assert heard.count(b"EHLO outside.test\r\n") == 2, "in another session"
+            await sender.close()
 
     asyncio.run(main())
 

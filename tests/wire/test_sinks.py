@@ -13,6 +13,7 @@ from conformance.scenarios.steps.breaking import Answer
 from conformance.wire.client import Identity
 from conformance.wire.content import digest
 from conformance.wire.sender import Recipient, Sender, SendResult, Transmission
+from conformance.wire.sink_transaction import MAX_CONTENT_LINE
 from conformance.wire.sinks import Sink, open_sink
 from tests.wire.peers import Peer, World, run
 
@@ -122,15 +123,20 @@ def test_a_message_refused_at_the_dot_is_not_delivered() -> None:
 def test_lmtp_answers_for_each_recipient() -> None:
     async def test(world: World, sink: Sink) -> None:
         sink.script_answer(answer(at="dot", reply="452 4.2.2 full", recipient="c@x"))
+        sink.script_answer(answer(at="RCPT", reply="550 5.1.1 unknown", recipient="no@x"))
         client: Peer
         _, client = await asyncio.get_running_loop().create_connection(
             Peer, *world.links.address("mbx1", "out", "lmtp")
         )
         world.clients.append(client)
-        await client.exchange(b"LHLO mbx1\r\nMAIL FROM:<>\r\nRCPT TO:<b@x>\r\nRCPT TO:<c@x>\r\nDATA\r\n", b"354 ")
-        await client.exchange(CONTENT.replace(b"\r\n.", b"\r\n..") + b".\r\nQUIT\r\n", b"221 ")
+        envelope = b"MAIL FROM:<>\r\nRCPT TO:<b@x>\r\nRCPT TO:<no@x>\r\nRCPT TO:<c@x>\r\nDATA\r\n"
+        await client.exchange(b"LHLO mbx1\r\n" + envelope, b"354 ")
+        await client.exchange(CONTENT.replace(b"\r\n.", b"\r\n..") + b".\r\n" + envelope, b"354 ")
+        await client.exchange(b"z" * (MAX_CONTENT_LINE + 1) + b"\r\n.\r\nQUIT\r\n", b"221 ")
         replies = [(r.recipient, r.code) for r in world.events(Reply) if r.to == "CONTENT"]
-        assert replies == [("b@x", 250), ("c@x", 452)]
+        assert replies == [("b@x", 250), ("c@x", 452), ("b@x", 500), ("c@x", 500)]
+        codes = [line[:3] for line in client.octets.partition(b"354 ")[2].splitlines()[1:]]
+        assert codes == [b"250", b"452", b"250", b"250", b"550", b"250", b"354", b"500", b"500", b"221"]
         assert [(d.recipient, d.sender, d.giver) for d in world.events(Delivered)] == [("b@x", "", "mbx1")]
         assert world.events(Delivered)[0].digest.size == len(CONTENT)
 
