@@ -48,8 +48,12 @@ def test_every_problem_is_reported_with_its_place(name: str, tmp_path: Path) -> 
 
 
 def test_one_bad_scenario_does_not_hide_the_others(tmp_path: Path) -> None:
-    first, second, third = read_scenarios(write_case("one-of-three", tmp_path), paths.fixtures())
-    assert len(first.cells()) == 1
+    file = write_case("one-of-three", tmp_path)
+    text = file.read_text("utf-8")
+    good, separator, _ = text.partition("\n---\n")
+    file.write_text(text + separator + good.replace("a-scenario", "another-scenario"), "utf-8")
+    first, second, third, fourth = read_scenarios(file, paths.fixtures())
+    assert [cell.id for one in (first, fourth) for cell in one.cells()] == ["a-scenario", "another-scenario"]
     for bad, word in ((second, "not valid YAML"), (third, "used twice")):
         with pytest.raises(InvalidFile, match=word):
             bad.cells()

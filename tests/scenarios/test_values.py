@@ -26,7 +26,7 @@ def test_sizes_are_parsed(written: object, value: int) -> None:
     assert parse_size(written) == value
 
 
-@pytest.mark.parametrize("written", ["", "2kb", "-1", "1.5MB", None, True])
+@pytest.mark.parametrize("written", ["", "2kb", "-1", "1.5MB", "5GB", "MB", "9" * 41, None, True, 1.5, [5]])
 def test_an_invalid_size_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="is not a valid size"):
         parse_size(written)

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 import pyspark
 
 from conformance.spark.find_java import find_java
-from conformance.spark.gateway import JavaEnded, can_start_directly, class_path, module_options, start_java
+from conformance.spark.gateway import Gateway, JavaEnded, can_start_directly, class_path, module_options, start_java
 from conformance.spark.session import open_session
 
 HOME = Path(pyspark.__file__).parent
@@ -102,6 +102,13 @@ def test_a_java_that_exits_before_spark_starts_is_an_error(tmp_path: Path) -> No
 
 
 def test_java_ends_with_the_block_even_without_a_connection(tmp_path: Path) -> None:
+    def interrupt(running: Gateway) -> None:
+        assert running.process.poll() is None
+        raise KeyboardInterrupt
+
     with start_java(find_java({}), ["-Xmx256m"], tmp_path, quiet=True) as gateway:
         assert gateway.process.poll() is None
+    assert gateway.process.returncode is not None
+    with pytest.raises(KeyboardInterrupt), start_java(find_java({}), ["-Xmx256m"], tmp_path, quiet=True) as gateway:
+        interrupt(gateway)
     assert gateway.process.returncode is not None

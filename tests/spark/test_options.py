@@ -18,7 +18,7 @@ def test_fail_on_accepts_known_words_only() -> None:
 
 def test_a_setting_is_a_spark_key_and_its_value() -> None:
     assert parse_settings(["spark.a=b=c", "spark.x="]) == {"spark.a": "b=c", "spark.x": ""}
-    for bad in ("spark.a", "a=secret"):
+    for bad in ("spark.a", "a=secret", "sparks=secret", "=secret"):
         with pytest.raises(BadSetting, match=r"write spark\.something=value") as caught:
             parse_settings([bad])
         assert "secret" not in str(caught.value)

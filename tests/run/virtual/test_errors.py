@@ -191,14 +191,24 @@ def test_a_guard_raises_the_deadlock_and_the_cell_may_go_on() -> None:
     assert run_with_clock(main, "virtual") == 130
 
 
-def test_a_guard_does_not_swallow_an_ordinary_cancellation() -> None:
+@pytest.mark.parametrize("deadlock", [False, True], ids=["alone", "after that of a deadlock"])
+def test_a_guard_does_not_swallow_an_ordinary_cancellation(deadlock: bool) -> None:
+    cleaning = asyncio.Event()
+
     async def guarded(clock: Clock) -> None:
         async with clock.raising_clock_errors():
-            await clock.sleep(60)
+            try:
+                await clock.sleep(float("inf") if deadlock else 60)
+            finally:
+                cleaning.set()
+                await clock.sleep(60)
 
     async def main(clock: Clock) -> bool:
         task = asyncio.create_task(guarded(clock))
-        await clock.sleep(1)
+        if deadlock:
+            await cleaning.wait()  # the guard has cancelled the task
+        else:
+            await clock.sleep(1)
         task.cancel()
         await asyncio.wait([task])
         return task.cancelled()

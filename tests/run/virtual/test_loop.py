@@ -169,8 +169,9 @@ def order_of_ties(seed: int | None) -> tuple[list[int], list[int], list[int]]:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         clients = [await asyncio.open_connection(*server.sockets[0].getsockname()) for _ in range(20)]
         await asyncio.sleep(61)
-        for number, (_, writer) in enumerate(clients):
+        for number, (_, writer) in reversed(list(enumerate(clients))):  # not in the order of their registration
             writer.write(b"%d\n" % number)
+        for number in range(20):
             loop.call_soon(soon.append, number)
         await asyncio.sleep(1)
         for _, writer in clients:
