@@ -157,6 +157,10 @@ def test_an_exception_as_a_node_ends_is_the_failure_of_the_node(tmp_path: Path):
         with pytest.raises(NodeError, match="mbx1: kill: RuntimeError: no such socket"):
             await node.kill()
         await node.close()  # it was dropped
+        await node.start({})  # type: ignore[arg-type]
+        with pytest.raises(NodeError, match="mbx1: kill: RuntimeError: no such socket"):
+            await node.close()
+        await node.close()  # it was dropped then too
 
     asyncio.run(end())
 

@@ -44,14 +44,16 @@ def test_the_same_message_may_be_delivered_once_to_each_mailbox(tmp_path: Path):
         ((b"<one@test>", b"one@test"), False, False),
         ((b"hello", b"good-bye"), False, False),
         ((b"Message-ID: <one@test>\r\n", b""), True, True),
+        ((b"Date: Sat, 21 Nov 2026 10:00:00 +0000\r\n", b""), True, True),
         ((b"Sat, 21 Nov 2026 10:00:00 +0000", b"the day before yesterday"), True, True),
     ],
-    ids=["id", "id-in-capitals", "time", "zone", "brackets", "body", "no-id", "unreadable-time"],
+    ids=["id", "id-in-capitals", "time", "zone", "brackets", "body", "no-id", "no-time", "unreadable-time"],
 )
 def test_which_messages_are_duplicates(tmp_path: Path, change: tuple[bytes, bytes], again: bool, always: bool):
     async def steps(host: Host, clock: HandClock) -> None:
         assert await may_be_delivered(host)
         changed = CONTENT.replace(*change)
+        assert changed != CONTENT
         assert [await may_be_delivered(host, changed) for _ in range(2)] == [again, always]
 
     run_with_host(tmp_path, steps)

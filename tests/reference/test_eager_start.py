@@ -46,15 +46,20 @@ def test_a_task_runs_the_rest_with_results_and_exceptions_of_what_it_awaits() ->
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("turns", "passed"), [(0, 0), (1, 0), (2, 1), (3, 2), (6, 3)])
-def test_a_cancellation_reaches_the_coroutine_wherever_it_waits(turns: int, passed: int) -> None:
+@pytest.mark.parametrize(
+    ("turns", "yields", "passed"),
+    [(0, 3, 0), (1, 3, 0), (2, 3, 1), (3, 3, 2), (6, 3, 3), (0, 0, 0), (1, 0, 0), (3, 0, 0)],
+)
+def test_a_cancellation_reaches_the_coroutine_wherever_it_waits(turns: int, yields: int, passed: int) -> None:
+    """It lets others run `yields` times, and then waits for a future: without `yields` that is its first wait."""
+
     async def main() -> None:
         ended = []
 
         async def work() -> None:
             waits = 0
             try:
-                while waits < 3:
+                while waits < yields:
                     await asyncio.sleep(0)
                     waits += 1
                 await asyncio.Event().wait()

@@ -55,7 +55,7 @@ def test_unauthenticated_clients_and_the_submission_service_have_no_rights():
 
 
 IDENTITY = ("250 2.0.0 <server> <database>",)
-DISCARDS = ("250-2.0.0 database <database>", "250 2.0.0 end <number-left>")
+DISCARDS = ("250-2.0.0 database <database>", "250-2.0.0 discard <shadow-id>", "250 2.0.0 end <number-left>")
 MALFORMED = "| missing, surplus or malformed arguments | `501 5.5.4` |"
 NOT_OFFERED = "| a verb that the client was not offered on this listener | `502 5.5.1` |"
 NOT_ITS_NAME = "| a `<server>` that is not the client's own name | `550 5.7.1` |"
@@ -81,6 +81,8 @@ def test_verbs_are_answered_as_the_profile_says(tmp_path: Path, said: str, rows:
     profile = (ROOT / "docs" / "wire-profile.md").read_text("utf-8")
 
     async def steps(host: Host, clock: HandClock) -> None:
+        host.discards.queue_notification("hub2", "id-2", clock.now())
+        host.discards.queue_notification("hub3", "id-3", clock.now())
         verb, *words = said.split()
         lines = await HubVerbs(host, greeted_by_hub2(host)).dispatch(verb, words)
         if isinstance(rows, str):
@@ -88,7 +90,8 @@ def test_verbs_are_answered_as_the_profile_says(tmp_path: Path, said: str, rows:
             assert [line[:10] for line in lines] == [f"{rows.split('`')[-2]} "]
         else:
             assert [row for row in rows if f"| `S: {row}` |" not in profile] == []
-            own = {"<server>": "hub1", "<database>": host.identity.database, "<number-left>": "0"}
+            own = {"<server>": "hub1", "<database>": host.identity.database}
+            own |= {"<shadow-id>": "id-2", "<number-left>": "0"}
             assert lines == [" ".join(own.get(word, word) for word in row.split()) for row in rows]
 
     run_with_hub(tmp_path, steps)

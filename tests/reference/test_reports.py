@@ -95,8 +95,9 @@ def test_untrusted_text_cannot_inject_a_line_into_a_report(end: str) -> None:
     assert len(lines) == len(lines_without_ends)
 
 
-def test_an_eight_bit_message_is_returned_unchanged():
-    content = CONTENT.replace(b"hello", "grüße".encode())
+@pytest.mark.parametrize("charset", ["utf-8", "latin-1"])
+def test_an_eight_bit_message_is_returned_unchanged(charset: str):
+    content = CONTENT.replace(b"hello", "grüße".encode(charset))
     octets = octets_of(content=content, ret="FULL")
     parsed = email.message_from_bytes(octets, policy=email.policy.default)
     *_, returned = parsed.iter_parts()

@@ -187,8 +187,15 @@ def test_a_route_for_the_mailboxes_own_domain_stands_above_their_site():
 
 def test_mail_between_sites_passes_through_a_hub_site_on_its_route():
     topology = load_topology(TOPOLOGIES / "bifurcation.yaml").model_copy(update={"hub_sites": ("NewYork", "Madrid")})
-    config = configured(topology, "mbx1", Contract2(1.0, 1, Path("/nowhere/status.json")))
+    contract_2 = Contract2(1.0, 1, Path("/nowhere/status.json"))
+    config = configured(topology, "mbx1", contract_2)
     assert hops(config, "heidi@corp.test") == {"mbx3": ["heidi@corp.test"]}, "New York lies on the route to Dublin"
+    at_the_hub = configured(topology, "mbx3", contract_2)
+    assert hops(at_the_hub, "heidi@corp.test") == {"mbx5": ["heidi@corp.test"]}, "it goes on from there"
+    two_hubs = topology.model_copy(update={"hub_sites": ("NewYork", "Atlanta")})
+    for sender, hub in (("mbx1", "mbx2"), ("mbx2", "mbx3")):
+        found = hops(configured(two_hubs, sender, contract_2), "heidi@corp.test")
+        assert found == {hub: ["heidi@corp.test"]}, "of two hub sites the next one"
     assert hops(config, "erin@corp.test") == {"mbx3": ["erin@corp.test"]}
     assert hops(config, "ivan@corp.test") == {"mbx6": ["ivan@corp.test"]}, "a hub site may be the last one"
 
