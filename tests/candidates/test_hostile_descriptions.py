@@ -115,16 +115,20 @@ def test_a_description_that_is_not_a_regular_file_of_limited_size_is_refused(tmp
 
 
 FULL = """%YAML 1.2
+%TAG !y! tag:yaml.org,2002:
 ---
 name: mine
 kind: exec
-claims: &all [relay, dsn]
-argv: [/bin/true, !!str 25]
+claims: !!seq [relay, dsn]
+argv: [/bin/true, !!str 25, ! 26]
 commands:
-  inspect: &words [cat, x]
-  flush: *words
-options: &one {a: b, c: d}
-environment: {<<: *one, c: !!str yes}
+  <<: [{inspect: &words [cat, x]}, {inspect: [of a later mapping], flush: *words}]
+flush-to-retry: !!bool true
+stop-within: !!float 5
+log-limit: !!int 2048
+user: !!null
+options: &one !!map {a: b, c: d, e: f}
+environment: {a: own, <<: *one, c: !!str true}
 next-hops: {}
 generations: [ex2016]
 """
@@ -138,10 +142,13 @@ def test_aliases_merge_keys_tags_and_directives_are_supported(tmp_path: Path):
         name="mine",
         kind="exec",
         claims=("relay", "dsn"),
-        argv=("/bin/true", "25"),
+        argv=("/bin/true", "25", "26"),
         commands={"inspect": ("cat", "x"), "flush": ("cat", "x")},
-        options={"a": "b", "c": "d"},
-        environment={"a": "b", "c": "yes"},
+        flush_to_retry=True,
+        stop_within=5.0,
+        log_limit=2048,
+        options={"a": "b", "c": "d", "e": "f"},
+        environment={"a": "own", "c": "true", "e": "f"},
         generations=("ex2016",),
     )
     assert candidate.model_dump() == expected.model_dump()

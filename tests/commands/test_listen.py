@@ -109,6 +109,7 @@ def test_for_ends_the_listening_with_3_where_nobody_has_connected(tmp_path: Path
     ("words", "message"),
     [
         (("--host", "0.0.0.0"), "--allow-hosts 0.0.0.0 permits it"),
+        (("--host", "0.0.0.0", "--allow-hosts", "192.0.2.1"), "--allow-hosts 0.0.0.0 permits it"),
         (("--for", "soon"), "not a valid duration"),
         (("--junit", "missing/listen.xml"), "there is no folder missing"),
         (("70000",), "65535"),

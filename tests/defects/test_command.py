@@ -1,6 +1,7 @@
 """`conformance defects`: writes a page, and compares one with the table."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,11 @@ def test_a_sample_is_compared_with_its_own_lines_of_the_page(tmp_path: Path, cap
 
 
 def test_the_json_has_the_row_that_is_blamed_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """The row that the defect breaks is blamed later, so that the two can be told apart."""
+    """The first cell that blames any counts: there the row that the defect breaks is blamed later."""
     blames = (Blame("expect.shadow", "SR-CRE-01"), Blame("expect.reply", "SR-CFG-02"))
-    monkeypatch.setattr(
-        command, "run_trials", lambda trials, *_: [Trial(DEFECT, "s", "s", Outcome.FAIL, blames, "") for _ in trials]
-    )
+    wrong = Trial(DEFECT, "s", "s", Outcome.FAIL, blames, "")
+    passed, later = replace(wrong, outcome=Outcome.PASS, blames=()), replace(wrong, blames=blames[::-1])
+    monkeypatch.setattr(command, "run_trials", lambda *_: [passed, wrong, later])
     assert defects(as_json=True) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["name"], row["breaks"], row["first_blame"]) == (DEFECT, "SR-CFG-02", "SR-CRE-01")

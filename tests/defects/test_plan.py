@@ -46,8 +46,14 @@ def read_scenarios_of(folder: str) -> set[str]:
 
 def test_a_defect_is_tried_in_a_few_cells_of_a_narrow_scenario_at_even_distances():
     cells = cells_of("creation/copies", "shadow-carries-envelope-and-content")
-    numbers = [cells.index(one.cell) for one in planned(cells)]
-    assert len(cells) > len(numbers) == MAX_CELLS_PER_SCENARIO
-    assert (numbers[0], numbers[-1]) == (0, len(cells) - 1)
-    distances = [after - before for before, after in pairwise(numbers)]
-    assert max(distances) - min(distances) <= 1
+    assert len(cells) > 2 * MAX_CELLS_PER_SCENARIO
+    for count in range(1, len(cells) + 1):
+        numbers = [cells.index(one.cell) for one in planned(cells[:count])]
+        assert len(numbers) == min(count, MAX_CELLS_PER_SCENARIO)
+        assert (numbers[0], numbers[-1]) == (0, count - 1)
+        distances = [after - before for before, after in pairwise(numbers)] or [0]
+        assert max(distances) - min(distances) <= 1, count
+    another = [cell.model_copy(update={"scenario": "another"}) for cell in cells]
+    assert [one.cell for one in planned([*cells, *another])] == [
+        one.cell for own in (cells, another) for one in planned(own)
+    ]

@@ -32,6 +32,10 @@ def reported_gaps(
 
 def test_a_table_without_a_gap_reports_none():
     assert reported_gaps(SOUND, FIRST, SECOND) == ()
+    missed = replace(SECOND, outcome=Outcome.PASS, blames=())
+    assert reported_gaps(SOUND, FIRST, missed, SECOND) == (), "it is caught in one of two cells"
+    assert reported_gaps(replace(SOUND, outcome=Outcome.NOT_APPLICABLE), FIRST, SECOND) == ()
+    assert reported_gaps(SOUND, FIRST, missed) != ()
 
 
 def test_a_defect_that_no_rule_catches_needs_a_reason_and_no_other_has_one():

@@ -123,7 +123,8 @@ def test_worker_processes_end_when_the_command_is_killed(tmp_path: Path):
     with subprocess.Popen(command("defects", "--jobs", str(jobs)), cwd=tmp_path, env=environment()) as table:
         parent = psutil.Process(table.pid)
         workers: list[psutil.Process] = []
-        while table.poll() is None and len(workers) < jobs:
+        # until they run trials: one that has only begun would notice by itself that its parent is gone
+        while table.poll() is None and sum(one.cpu_times().user > 0.1 for one in workers) < jobs:
             workers = parent.children()
             time.sleep(0.01)
         table.kill()

@@ -80,10 +80,13 @@ def test_commands_of_the_project_and_its_tools_stand_in_console_blocks(page: Pat
 
 def test_a_command_outside_of_a_console_block_is_found(tmp_path: Path):
     page = tmp_path / "page.md"
-    page.write_text(
-        "    pytest tests\n\n$ tox -e x\n\n```text\nconformance run\n```\n\n```console\n$ docker ps\n```\n", "utf-8"
-    )
-    assert commands_outside_of_blocks(page) == ["pytest tests", "tox -e x", "conformance run"]
+    outside = "    pytest tests\n\tpython -m pip list\n\nconformance run is a command\n$ tox -e x\n$ docker ps -a\n\n"
+    fenced = "```text\nconformance run\n  $ npm test\npython3 -m venv x\npython = 3\n```\n\n"
+    page.write_text(f"{outside}{fenced}```console\n$ docker ps\n```\n", "utf-8")
+    assert commands_outside_of_blocks(page) == [
+        "pytest tests", "python -m pip list", "tox -e x", "docker ps -a",
+        "conformance run", "npm test", "python3 -m venv x",
+    ]  # fmt: skip
 
 
 def test_every_command_that_is_run_elsewhere_stands_on_a_page_and_in_the_file_that_runs_it():

@@ -11,7 +11,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
 from conformance.scenarios.steps.action import Parallel, Repeat, Step
 
-OF_THE_FILE = {"scenario", "title", "path", "line", "axes", "implied", "sha256", "steps", "tags"}
+OF_THE_FILE = {"scenario", "title", "path", "line", "axes", "implied", "sha256", "steps"}
 
 
 def without_lines(steps: tuple[Step, ...]) -> list[object]:
@@ -31,7 +31,8 @@ def described(cell: Cell) -> object:
 @pytest.mark.long
 def test_every_scenario_of_the_corpus_is_written_and_read_back(tmp_path: Path) -> None:
     scenarios = read_corpus([paths.corpus()], paths.fixtures())
-    cells = [scenario.cells("smoke", REFERENCE.own_timers)[-1] for scenario in scenarios]
+    last = [scenario.cells("smoke", REFERENCE.own_timers)[-1] for scenario in scenarios]
+    cells = [cell.model_copy(update={"tags": ("slow", "of-the-test")}) for cell in last]  # no scenario has any
     assert cells
     wrong = []
     for number, cell in enumerate(cells):

@@ -184,12 +184,11 @@ def test_the_summary_does_not_depend_on_the_number_of_processes(
 
 
 def test_an_unknown_scenario_is_an_input_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = explore(
-        ["no-such"], candidate="reference", plans=1, duration=None, seed=1, jobs=1, out=tmp_path, as_json=True
-    )
-    assert code == 2
-    assert "no-such" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    for names in (["no-such"], [SCENARIO, "no-such"]):
+        code = explore(names, candidate="reference", plans=1, duration=None, seed=1, jobs=1, out=tmp_path, as_json=True)
+        assert code == 2
+        assert "no-such" in capsys.readouterr().err
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.long

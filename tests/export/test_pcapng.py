@@ -109,9 +109,10 @@ def test_a_line_longer_than_an_ip_packet_is_split_into_segments(cells: list[Stor
     connected = next(event for event in cells[0].events if isinstance(event, Connected))
     line = "NOOP " + "x" * 100_000
     long = Command(n=connected.n + 1, t=connected.t, session=connected.session, verb="NOOP", line=line)
-    capture = as_pcapng(replace(cells[0], events=(connected, long), verdicts=()))
+    said = Reply(n=long.n + 1, t=long.t, session=long.session, to="NOOP", code=250, lines=("y" * 100_000,))
+    capture = as_pcapng(replace(cells[0], events=(connected, long, said), verdicts=()))
     assert all(len(packet) < 65536 for _, packet in dpkt.pcapng.Reader(io.BytesIO(capture)))
-    assert [bytes(sent) for sent in streams(capture).values() if sent] == [line.encode() + b"\r\n"]
+    assert [bytes(sent) for sent in streams(capture).values()] == [line.encode() + b"\r\n", reply_octets(said)]
 
 
 def test_wireshark_reads_commands_and_replies_as_smtp(cells: list[StoredCell], tshark: str, tmp_path: Path):
