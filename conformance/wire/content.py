@@ -20,7 +20,7 @@ from email.policy import compat32
 from typing import Literal
 
 from conformance.history.values import Digest
-from conformance.wire.report_form import find_form_problem, find_returned
+from conformance.wire.report_form import find_form_problem, find_returned, without_comments
 
 MAX_KEPT = 256 * 1024
 """Octets of a header, and of a report's body, that are kept and parsed."""
@@ -293,10 +293,10 @@ def _is_status_report(outer: Message, header: bytes, body: bytes) -> bool:
     """
     if outer.get_content_type() == "multipart/report":
         return str(outer.get_param("report-type")).lower() == "delivery-status"
-    if outer.get_content_type() != "multipart/mixed" or _STATUS_PART not in body.lower():
+    if outer.get_content_type() != "multipart/mixed" or b"delivery-status" not in body.lower():
         return False
     try:
-        whole = BytesParser(policy=compat32).parsebytes(header + b"\r\n" + body)
+        whole = BytesParser(policy=compat32).parsebytes(header + b"\r\n" + _GLOBAL_PART.sub(_plain_part, body))
     except RecursionError:
         return False
     return any(part.get_content_type() == _STATUS_PART.decode() for part in _nested_messages(whole))
@@ -306,13 +306,16 @@ def _actions(blocks: list[Message]) -> Iterator[tuple[str, list[str]]]:
     """Yield for each recipient of a report's status parts the action in lower case and the recipient's addresses.
 
     These are the final address, and the original one if it differs, as far as given. `blocks` are the groups of fields in those
-    parts; one without an Action is skipped. A comment after the action (RFC 3464 2.1.1) is left out.
+    parts; one without an Action is skipped. Comments beside the action (RFC 3464 2.1.1) are left out.
     """
     for block in blocks:
         if action := _field(block, "Action"):
             named = [_field(block, name) for name in ("Final-Recipient", "Original-Recipient")]
             addresses = [_address_in(value) for value in named if value is not None]
-            yield action.partition("(")[0].strip().lower(), list(dict.fromkeys(filter(None, addresses)))
+            yield (
+                without_comments(action).partition("(")[0].strip().lower(),
+                list(dict.fromkeys(filter(None, addresses))),
+            )
 
 
 def _address_in(value: str) -> str:

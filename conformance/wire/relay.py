@@ -33,7 +33,7 @@ from conformance.wire.interfaces import RelayOwner
 from conformance.wire.lane import Lane
 from conformance.wire.session_parser import SessionParser
 from conformance.wire.unit_recorder import ABORTS_CONTENT, UnitRecorder
-from conformance.wire.units import CommandLine, ContentEnd, ContentPart, PendingReply, Unit
+from conformance.wire.units import CommandLine, ContentEnd, ContentPart, PendingReply, RawOctets, Unit
 
 _UNAVAILABLE = b"421 4.3.2 Service not available"
 _GOODBYE = b"221 2.0.0 Closing connection"
@@ -292,14 +292,21 @@ class Relay:
         self.to_client.process_queue()
 
     def _answer_without_server(self, unit: Unit) -> None:
-        """Record a command after the server was dropped, answer it (421, QUIT: 221) and end the session with FIN.
+        """Answer the client's next command, or the end of a content, after the server was dropped, and end the session with FIN.
 
-        Any other unit is ignored.
+        The reply is 421, to QUIT 221. A command is recorded. TLS cannot be answered: it ends the session. Parts of a content are
+        ignored, and so are octets that are not parsed for another reason.
         """
-        if not isinstance(unit, CommandLine):
-            return
-        self.record_unit(self.to_server, unit)
-        self.inject_reply(unit.pending, _GOODBYE if unit.verb == "QUIT" else _UNAVAILABLE)
+        match unit:
+            case CommandLine():
+                self.record_unit(self.to_server, unit)
+                self.inject_reply(unit.pending, _GOODBYE if unit.verb == "QUIT" else _UNAVAILABLE)
+            case ContentEnd():
+                self.inject_reply(unit.pending, _UNAVAILABLE)
+            case RawOctets() if self.parser.secured:
+                pass
+            case _:
+                return
         self.close_with_fin()
 
     def _parse_client_octets(self, data: bytes) -> None:

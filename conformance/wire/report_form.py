@@ -45,8 +45,8 @@ def _find_problem_of_recipient(block: Message) -> str:
     """Return in words what the fields about one recipient lack (RFC 3464 2.3), '' for nothing."""
     if ";" not in str(block.get("Final-Recipient", "")):
         return "it names a recipient without Final-Recipient, or without its type"
-    action = _COMMENT.sub("", str(block.get("Action", ""))).strip().lower()
-    status = _STATUS.fullmatch(_COMMENT.sub("", str(block.get("Status", ""))).strip())
+    action = without_comments(str(block.get("Action", ""))).lower()
+    status = _STATUS.fullmatch(without_comments(str(block.get("Status", ""))))
     if action not in _ACTIONS:
         return f"its Action is {action!r}"
     if status is None or status[1] not in _ACTIONS[action]:
@@ -73,6 +73,11 @@ def find_returned(report: Message) -> Literal["message", "header"] | None:
         if part.get_content_type() == "text/rfc822-headers":
             return "header"
     return None
+
+
+def without_comments(value: str) -> str:
+    """Return the value of a field without comments in parentheses (RFC 5322 3.2.2), and without white space around it."""
+    return _COMMENT.sub("", value).strip()
 
 
 def _encoding(part: Message) -> str:

@@ -7,7 +7,7 @@ import pytest
 from conformance.history.events import Command, Connected, Content, FaultFired, Reply
 from conformance.wire.faults import altering
 from conformance.wire.faults.handlers import FaultContext
-from conformance.wire.units import ContentPart
+from conformance.wire.units import CommandLine, ContentPart, PendingReply, WholeReply
 from tests.wire.peers import BODY, World, run, send_message
 
 
@@ -33,6 +33,16 @@ def test_a_garbled_auth_line_is_recorded_redacted() -> None:
         assert world.server.octets == bytes(o ^ 0x80 for o in b"AUTH PLAIN c2VjcmV0") + b"\r\n"
         assert [command.line for command in world.events(Command)] == ["AUTH PLAIN (redacted)"]
         assert world.detail == "before AUTH: AUTH PLAIN (redacted)"
+
+    run(test)
+
+
+def test_a_garbled_reply_to_auth_is_recorded_without_its_text() -> None:
+    async def test(world: World) -> None:
+        world.arm("garble", at="AUTH", when="after")
+        client = await world.connect_greeted()
+        await client.exchange(b"AUTH PLAIN c2VjcmV0\r\n", bytes(o ^ 0x80 for o in b"250 2.0.0 AUTH") + b"\r\n")
+        assert world.events(Reply)[-1].lines == ("(redacted)",), "a server may repeat what it was sent"
 
     run(test)
 
@@ -106,6 +116,43 @@ def test_a_command_that_the_link_answers_does_not_reach_the_server() -> None:
         assert [(e.to, e.code) for e in world.events(Reply)][1:] == [("MAIL", 250), ("RCPT", 450), ("RSET", 250)]
 
     run(test)
+
+
+def test_a_content_that_the_link_asked_for_does_not_reach_the_server() -> None:
+    async def test(world: World) -> None:
+        world.arm("answer", at="DATA", reply="354 go ahead")
+        client = await world.connect_greeted()
+        await client.exchange(b"DATA\r\n", b"354 go ahead\r\n")
+        assert await world.server.wait_closed() == "reset"
+        await client.exchange(BODY + b".\r\n", b"421 4.3.2 ")
+        assert await client.wait_closed() == "fin"
+        assert world.server.octets == b""
+        assert not world.events(Content)
+
+    run(test)
+
+
+def test_tls_that_the_link_agreed_to_ends_the_session() -> None:
+    async def test(world: World) -> None:
+        world.arm("answer", at="STARTTLS", reply="220 go ahead")
+        client = await world.connect_greeted()
+        await client.exchange(b"STARTTLS\r\n", b"220 go ahead\r\n")
+        client.write(b"\x16\x03\x01\x02\x00")
+        assert await client.wait_closed() == "fin"
+        assert world.server.octets == b""
+
+    run(test)
+
+
+def test_what_was_forwarded_before_the_fault_was_armed_is_not_garbled() -> None:
+    line = CommandLine(b"NOOP x\r\n", "NOOP", "NOOP x", PendingReply("NOOP"))
+    reply = WholeReply(b"250 ok\r\n", "NOOP", 250, None, ("ok",), None)
+    part = ContentPart(b"ab\r\n", stuffed=True)
+    for unit in (line, reply, part):
+        garbled = altering._garble(cast(FaultContext, None), unit, 1)
+        assert isinstance(garbled, type(unit))
+        assert garbled.raw[:1] == unit.raw[:1]
+        assert garbled.raw[1] == unit.raw[1] ^ 0x80
 
 
 def test_a_dot_that_the_link_answers_does_not_reach_the_server() -> None:

@@ -113,10 +113,19 @@ def test_all_failed_recipients_of_a_report_are_found() -> None:
     assert found.originals == ("rfc822;eve@corp.test", "rfc822;dan@corp.test")
 
 
-def test_a_comment_is_no_part_of_the_action() -> None:
-    report = (REPORT % b"").replace(b"Action: Failed", b"Action: relayed (to non-DSN-aware mailer)")
-    found = digest(report)
+@pytest.mark.parametrize(
+    "value", [b"relayed (to non-DSN-aware mailer)", b"(x) Relayed", b"(x)relayed(y) (z)", b"relayed (open"]
+)
+def test_a_comment_is_no_part_of_the_action(value: bytes) -> None:
+    found = digest((REPORT % b"").replace(b"Action: Failed", b"Action: " + value))
     assert (found.action, found.reported) == ("relayed", ("relayed bob@corp.test",))
+
+
+@pytest.mark.parametrize("kind", [b"message/delivery-status", b"message/global-delivery-status"])
+def test_a_status_part_in_a_multipart_of_another_type_is_a_report_without_the_form(kind: bytes) -> None:
+    report = (REPORT % b"").replace(b"multipart/report", b"multipart/mixed").replace(b"message/delivery-status", kind)
+    found = digest(report)
+    assert (found.report, found.failed, found.form_problem) == ("delivery-status", ("bob@corp.test",), "")
 
 
 def test_an_octet_above_127_is_seen_wherever_it_is() -> None:

@@ -20,25 +20,26 @@ _GO_AHEAD = (354, 220, 334)
 
 @on_unit("garble")
 def _garble(context: FaultContext, unit: Unit, skip: int) -> Unit:
-    """Return a command or reply with the high bit of each octet inverted, except of line ends.
+    """Return a command or reply with the high bit of each octet inverted, except of line ends and what was written before.
 
-    Of a part of a content only the first octet that is neither of a line end nor a dot is garbled, if there is one.
-    Other units are returned unchanged.
+    Of a part of a content only the first octet that is neither of a line end nor a dot is garbled, if there is one. Other units
+    are returned unchanged. Who knows the mask can read garbled text: a line of AUTH stays redacted, and the text of the reply to
+    it, which may repeat the secret, is left out of the history.
     """
     match unit:
         case ContentPart():
-            first = next((n for n, octet in enumerate(unit.raw) if octet not in b"\r\n."), None)
+            first = next((n for n, octet in enumerate(unit.raw) if n >= skip and octet not in b"\r\n."), None)
             if first is None:
                 return unit
             garbled = unit.raw[first] ^ 0x80
             return replace(unit, raw=unit.raw[:first] + bytes([garbled]) + unit.raw[first + 1 :])
         case CommandLine():
-            raw = _garbled(unit.raw)
-            # the line of AUTH stays redacted: who knows the mask can read a garbled secret
+            raw = unit.raw[:skip] + _garbled(unit.raw[skip:])
             return replace(unit, raw=raw, verb="", line=unit.line if unit.verb == "AUTH" else _text(raw))
         case WholeReply():
-            raw = _garbled(unit.raw)
-            return replace(unit, raw=raw, code=0, enhanced=None, lines=(_text(raw),))
+            raw = unit.raw[:skip] + _garbled(unit.raw[skip:])
+            text = REDACTED if unit.to == "AUTH" else _text(raw)
+            return replace(unit, raw=raw, code=0, enhanced=None, lines=(text,))
         case _:
             return unit
 
