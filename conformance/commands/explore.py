@@ -46,7 +46,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.loader import read_corpus
 from conformance.scenarios.values import parse_duration
-from conformance.suite.selection import SelectionError, find_scenarios
+from conformance.suite.selection import SelectionError, find_scenarios, read_id
 
 _PLANS_PER_CORE = 8
 """Plans at the same time for each core without -n where time passes by itself: they mostly wait."""
@@ -156,12 +156,18 @@ def _header(task: _Task, out: Path) -> ExplorationHeader:
 
 
 def _first_cells(names: Sequence[str]) -> list[Cell]:
-    """Return the first cell of each named scenario, or of all. Raises InvalidFile and SelectionError."""
+    """Return the first cell of each scenario that an id names, or of all; of those that match where an id has values of axes.
+
+    Raises InvalidFile and SelectionError.
+    """
     corpus = paths.corpus()
-    if names:
-        find_scenarios(names, [corpus], "smoke")  # for its error about an unknown name
+    find_scenarios(names, [corpus], "smoke", option="")  # for its error about an unknown name
     read = read_corpus([corpus], paths.fixtures())
-    return [scenario.cells()[0] for scenario in read if not names or scenario.id in names]
+    if not names:
+        return [scenario.cells()[0] for scenario in read]
+    selectors = [read_id(name) for name in names]
+    named = ([cell for cell in scenario.cells() if any(one.matches(cell) for one in selectors)] for scenario in read)
+    return [cells[0] for cells in named if cells]
 
 
 def _run(task: _Task, journal: Journal, console: Console) -> tuple[ExplorationSummary, str]:

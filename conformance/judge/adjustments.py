@@ -59,7 +59,8 @@ def excuse_lateness(
     follows (`_lag_limit`). Not excused are rules that compare no times, a permanent refusal as the reply, a node that could not be
     started, and an expectation whose room (`rooms` has them by the path of the step) is at least the lag.
     """
-    lag, limit = _worst_lag(events), _lag_limit(tolerance)
+    lags, limit = _lags_since_first_step(events), _lag_limit(tolerance)
+    lag = max((one.seconds for one in lags), default=0.0)
     if lag <= limit:
         yield from verdicts
         return
@@ -70,7 +71,7 @@ def excuse_lateness(
         timed = not untimed and not (verdict.check in REPLY_CHECKS and refusals.intersection(verdict.evidence))
         has_room = rooms is not None and lag <= rooms.get(verdict.step or "", 0.0)
         if verdict.outcome is Outcome.INCONCLUSIVE or (verdict.outcome is Outcome.FAIL and timed and not has_room):
-            yield _late_verdict(verdict, lag, limit, _lag_events(events))
+            yield _late_verdict(verdict, lag, limit, lags)
         else:
             yield verdict
 
@@ -90,10 +91,10 @@ def excuse_late_bound(
     return _late_verdict(verdict, total, limit, lags)
 
 
-def _worst_lag(events: Sequence[AnyEvent]) -> float:
-    """Return the largest lag in seconds since the first step began, 0 without any: before that no time was measured."""
+def _lags_since_first_step(events: Sequence[AnyEvent]) -> list[Lag]:
+    """Return the `Lag` events since the first step began, in their order: before that no time was measured."""
     first = next((event.n for event in events if isinstance(event, StepEvent)), len(events))  # none: no lag counts
-    return max((lag.seconds for lag in _lag_events(events) if lag.n > first), default=0.0)
+    return [lag for lag in _lag_events(events) if lag.n > first]
 
 
 def excuse_shortage(verdicts: Iterable[Verdict], events: Sequence[AnyEvent]) -> Iterator[Verdict]:
@@ -151,12 +152,13 @@ def apply_should_level(verdicts: Iterable[Verdict], should: Should) -> Iterator[
 def _late_verdict(verdict: Verdict, lag: float, limit: float, lags: Iterable[Lag]) -> Verdict:
     """Return the verdict as inconclusive by lateness; unchanged if it is so already.
 
-    `lag` (what was measured) and `limit` (what is allowed) are seconds; the sentence has the first detail that one of `lags`
-    gives.
+    `lag` (what was measured) and `limit` (what is allowed) are seconds; the sentence has the detail of the largest of `lags`
+    that has one, the first of equal ones.
     """
     if verdict.reason is Reason.LATE:
         return verdict
-    detail = next((f" ({lag.detail})" for lag in lags if lag.detail), "")
+    longest = max((one for one in lags if one.detail), key=lambda one: one.seconds, default=None)
+    detail = f" ({longest.detail})" if longest else ""
     return _excused_verdict(
         verdict, Reason.LATE, f"the harness or its machine ran {lag:.3g} s late{detail}, {limit:.3g} s are allowed"
     )

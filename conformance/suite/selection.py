@@ -55,10 +55,12 @@ def read_id(word: str) -> CellSelector:
     return CellSelector(word, match["scenario"], {axis: value for axis, _, value in pairs})
 
 
-def find_scenarios(words: Iterable[str], where: Iterable[Path], size: GridSize) -> tuple[tuple[Path, str], ...]:
-    """Return the file and the id of each scenario that values of `--only` name, in the order of the files.
+def find_scenarios(
+    words: Iterable[str], where: Iterable[Path], size: GridSize, option: str = "--only "
+) -> tuple[tuple[Path, str], ...]:
+    """Return the file and the id of each scenario that ids of scenarios or cells name, in the order of the files.
 
-    `where` are the files and folders to search. Only files that declare one of the scenarios are parsed. Raises OSError, and
+    `where` are the files and folders to search. `option` stands in front of the id in a message. Only files that declare one of the scenarios are parsed. Raises OSError, and
     SelectionError for a value that is no id, or that matches no cell with a grid of this size.
     """
     declared = {path: _SCENARIO.findall(path.read_text("utf-8", "replace")) for path in scenario_files(where)}
@@ -73,14 +75,14 @@ def find_scenarios(words: Iterable[str], where: Iterable[Path], size: GridSize) 
         files_with_it = [path for path, ids in declared.items() if selector.scenario in ids]
         if not files_with_it:
             known = {name for ids in declared.values() for name in ids}
-            raise SelectionError(f"--only {selector.word}: {unknown_name('scenario', selector.scenario, known)}")
+            raise SelectionError(f"{option}{selector.word}: {unknown_name('scenario', selector.scenario, known)}")
         parsed = [scenario for path in files_with_it for scenario in read(path) if scenario.id == selector.scenario]
-        _check_axes(selector, parsed, size)
+        _check_axes(selector, parsed, size, option)
         scenarios.update((path, selector.scenario) for path in files_with_it)
     return tuple(sorted(scenarios))
 
 
-def _check_axes(selector: CellSelector, scenarios: Sequence[Scenario], size: GridSize) -> None:
+def _check_axes(selector: CellSelector, scenarios: Sequence[Scenario], size: GridSize, option: str) -> None:
     """Raise SelectionError if no cell with a grid of this size has the selector's values. Nothing where a scenario has problems."""
     if not selector.axes or any(scenario.problems for scenario in scenarios):
         return
@@ -89,17 +91,17 @@ def _check_axes(selector: CellSelector, scenarios: Sequence[Scenario], size: Gri
         return
     every = [cell for scenario in scenarios for cell in scenario.cells("full")]
     if any(map(selector.matches, every)):
-        raise SelectionError(f"--only {selector.word}: not in the {size} grid; add --grid full")
+        raise SelectionError(f"{option}{selector.word}: not in the {size} grid; add --grid full")
     for axis, value in selector.axes.items():
         values = {held[axis] for cell in every if axis in (held := {**cell.axes, **cell.implied})}
         if not values:
             axes = {name for cell in every for name in (*cell.axes, *cell.implied)}
-            raise SelectionError(f"--only {selector.word}: {unknown_name('axis', axis, axes)}")
+            raise SelectionError(f"{option}{selector.word}: {unknown_name('axis', axis, axes)}")
         if value not in values:
             raise SelectionError(
-                f"--only {selector.word}: {unknown_name(f'value of the axis {axis!r}:', value, values)}"
+                f"{option}{selector.word}: {unknown_name(f'value of the axis {axis!r}:', value, values)}"
             )
-    raise SelectionError(f"--only {selector.word}: no cell has all of these values")
+    raise SelectionError(f"{option}{selector.word}: no cell has all of these values")
 
 
 def check_requirements(words: Iterable[str]) -> None:

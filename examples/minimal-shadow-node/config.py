@@ -1,6 +1,7 @@
 """The node's file (node contract, "The file"), checked against its published schema: `conformance schema node`."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ def _filled(where: str, value: Any, schema: dict[str, Any], scale: float) -> Any
     right = right and value in schema.get("enum", [schema.get("const", value)])
     if right and schema["type"] in ("integer", "number"):
         right = schema.get("minimum", value) <= value <= schema.get("maximum", value)
-        right = right and value > schema.get("exclusiveMinimum", value - 1)
+        right = right and value > schema.get("exclusiveMinimum", value - 1) and math.isfinite(value)
     if not right:
         raise Refused(f"{where[1:]}: {value!r} is not as the node contract has it")
     if isinstance(value, list):
         items = schema.get("prefixItems") or [schema["items"]] * len(value)
+        if len(items) != len(value):
+            raise Refused(f"{where[1:]}: {value!r} is not as the node contract has it")
         return [_filled(f"{where}[{at}]", *pair, scale) for at, pair in enumerate(zip(value, items, strict=True))]
     if not isinstance(value, dict):
         return value

@@ -3,6 +3,7 @@
 import ast
 import io
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -134,6 +135,7 @@ def test_its_schema_is_the_published_one():
         ({"generation": "ex2007"}, "generation: 'ex2007' "),
         ({"routes": {}}, "routes: {} "),
         ({"scale": 0}, "scale: 0 "),
+        ({"scale": math.inf}, "scale: inf "),
         ({"contract": 1}, "contract: 1 "),
         ({"role": None}, "role: None "),
     ],

@@ -11,7 +11,7 @@ from conformance import paths
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE
 from conformance.commands.corpus import print_problems
-from conformance.commands.explore import explore
+from conformance.commands.explore import _first_cells, explore
 from conformance.explore import campaign
 from conformance.explore.campaign import Campaign
 from conformance.explore.documents import read_cell
@@ -26,6 +26,7 @@ from conformance.scenarios.loader import read_corpus
 from conformance.scenarios.steps.breaking import Fault
 from conformance.scenarios.steps.nodes import Kill
 from conformance.scenarios.steps.sending import Send
+from conformance.suite.selection import SelectionError
 
 SCENARIO = "alone-in-its-boundary"
 SETTINGS = Settings(clock="virtual", seed=1, should="fail")
@@ -187,8 +188,17 @@ def test_an_unknown_scenario_is_an_input_error(tmp_path: Path, capsys: pytest.Ca
     for names in (["no-such"], [SCENARIO, "no-such"]):
         code = explore(names, candidate="reference", plans=1, duration=None, seed=1, jobs=1, out=tmp_path, as_json=True)
         assert code == 2
-        assert "no-such" in capsys.readouterr().err
+        assert capsys.readouterr().err.startswith("no-such: no scenario 'no-such'")
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_with_values_of_axes_chooses_the_first_cell_that_has_them() -> None:
+    (first,) = _first_cells([SCENARIO])
+    (second,) = _first_cells([f"{SCENARIO}[reject=no]"])
+    assert [cell.axes["reject"] for cell in (first, second)] == ["default", "no"]
+    assert _first_cells([f"{SCENARIO}[reject=no,via=submission]", SCENARIO]) == [first]
+    with pytest.raises(SelectionError, match=rf"^{SCENARIO}\[reject=x\]: no value of the axis 'reject': 'x'"):
+        _first_cells([f"{SCENARIO}[reject=x]"])
 
 
 @pytest.mark.long

@@ -107,7 +107,10 @@ def test_lateness_does_not_excuse_a_server_that_failed_to_start() -> None:
 def test_the_cause_of_the_lateness_is_named() -> None:
     late = Lag(n=2, t=9, kind="lag", seconds=20, detail="mta1 wakes up more than 100 times a second")
     verdict = Verdict(check="expect.discarded", outcome=Outcome.FAIL, sentence="late")
-    (excused,) = excuse_lateness([verdict], [*history(0, 0), late], 10)
+    small = replace(late, seconds=1, detail="a small one")
+    (early, step, _) = history(1000, 0)
+    early = replace(early, detail="before the first step")
+    (excused,) = excuse_lateness([verdict], [early, step, small, replace(late, n=3)], 10)
     assert "20 s late (mta1 wakes up more than 100 times a second)" in excused.sentence
     bounded = excuse_late_bound(verdict, [late], since=1, within=40, tolerance=10)
     assert "20 s late (mta1 wakes up more than 100 times a second)" in bounded.sentence
