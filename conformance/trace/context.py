@@ -20,8 +20,11 @@ RELAY_CAPABILITIES = frozenset({"relay", "dsn", "lmtp-delivery", "inspect"})
 
 
 def is_relay_only(claims: frozenset[str]) -> bool:
-    """Return whether a candidate with these claims (capabilities) is a relay without shadow redundancy; True for no claims."""
-    return claims <= RELAY_CAPABILITIES
+    """Return whether a candidate with these claims (capabilities) is a relay without shadow redundancy; True for no claims.
+
+    An ordinary server may delay its acknowledgement; the rows about that are judged by their own claim.
+    """
+    return claims <= RELAY_CAPABILITIES | {"delayed-acknowledgement"}
 
 
 def is_generation_2010(server: Server) -> bool:

@@ -1,0 +1,20 @@
+"""Which candidates are ordinary relays, that the rules about shadow redundancy do not bind."""
+
+import pytest
+
+from conformance.trace.context import is_relay_only
+
+
+@pytest.mark.parametrize(
+    ("claims", "expected"),
+    [
+        ((), True),
+        (("relay", "dsn", "lmtp-delivery", "inspect"), True),
+        (("relay", "delayed-acknowledgement"), True),
+        (("relay", "duplicate-detection"), False),
+        (("relay", "shadow-2010", "delayed-acknowledgement"), False),
+        (("relay", "shadow-2013"), False),
+    ],
+)
+def test_a_candidate_that_claims_no_shadow_redundancy_is_a_relay(claims: tuple[str, ...], expected: bool) -> None:
+    assert is_relay_only(frozenset(claims)) is expected
