@@ -46,6 +46,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.loader import read_corpus
 from conformance.scenarios.values import parse_duration
+from conformance.suite.options import TOO_LARGE
 from conformance.suite.selection import SelectionError, find_scenarios, read_id
 
 _PLANS_PER_CORE = 8
@@ -104,7 +105,7 @@ def explore(
         check_hosts(given.candidates, hosts)
         chosen_clock, (assignment,) = choose_clock([given], clock)
         kind = CLOCKS[chosen_clock]
-        if scale is not None and not (kind.scaled and scale > 0):
+        if scale is not None and not (kind.scaled and 0 < scale < TOO_LARGE):
             raise ValueError("--scale: a number above 0, with --clock scaled")
         if at_random and scenarios:
             raise ValueError("random plans are made without scenarios: leave out their names, or --random")

@@ -26,7 +26,7 @@ from conformance.suite.selection import SelectionError, check_requirements
 
 _SCALED = " or ".join(name for name, kind in CLOCKS.items() if kind.scaled)
 
-_TOO_LARGE = 1e9
+TOO_LARGE = 1e9
 """No scale and no number of seconds may be this large; a comparison with it also excludes not-a-number."""
 
 
@@ -198,7 +198,7 @@ def read_options(config: pytest.Config) -> Options:
     if CLOCKS[clock].jumps and (missing := incompatibilities()):
         raise pytest.UsageError(f"--clock {clock}: {UnsupportedPython(missing)}")
     scale = config.getoption("--scale")
-    if scale is not None and (not CLOCKS[clock].scaled or not 0 < scale < _TOO_LARGE):
+    if scale is not None and (not CLOCKS[clock].scaled or not 0 < scale < TOO_LARGE):
         raise pytest.UsageError(f"--scale: a number above 0, with --clock {_SCALED}")
     settings = Settings(
         clock=clock,
@@ -212,7 +212,7 @@ def read_options(config: pytest.Config) -> Options:
     )
     if not -(2**63) <= settings.seed < 2**63:
         raise pytest.UsageError("--seed: a whole number of 64 bits")
-    if settings.cell_timeout is not None and not 0 < settings.cell_timeout < _TOO_LARGE:
+    if settings.cell_timeout is not None and not 0 < settings.cell_timeout < TOO_LARGE:
         raise pytest.UsageError("--cell-timeout: a number of seconds above 0")
     cells = config.getoption("--cells")
     if cells < 1:

@@ -1,5 +1,5 @@
 /* Waits of one thread. Signals are blocked except during the call itself: one that came between two slices would not end the
- * wait. */
+ * wait. `sigtimedwait`, `sem_timedwait` and `sem_clockwait` take no mask: there such a signal does not end the wait. */
 #include "shim.h"
 #include <poll.h>
 #include <signal.h>
