@@ -49,7 +49,7 @@ def test_a_scaled_clock_divides_durations_and_waits_and_multiplies_back_what_pas
     waited, elapsed, passed = run_with_clock(waits, "scaled", 600)
     assert waited == pytest.approx(0.1)
     assert elapsed >= 60
-    assert 0.09 < passed < elapsed / 60, "stamps are the machine's own"
+    assert 0.09 < passed < 30, "it waited for a tenth of a second, and stamps are the machine's own"
     loop = HandLoop()
     clock = ScaledClock(loop, 600)  # type: ignore[arg-type]
     loop.runs_until(1000.1)

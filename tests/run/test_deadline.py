@@ -8,15 +8,17 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from conformance import paths
 from conformance.clocks import ClockName
+from conformance.history.events import AnyEvent, Drained, StepEvent
 from conformance.results.reader import read_run
 from conformance.run import deadline
 from conformance.run.cell_loop import Clock, run_with_clock
-from conformance.run.deadline import CellTimeout, LoopBlocked, cell_timeout, real_deadline
+from conformance.run.deadline import CellTimeout, LoopBlocked, cell_timeout, describe_wait, real_deadline
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import SUFFIX, read_scenarios
@@ -171,6 +173,36 @@ def test_a_cell_that_ends_in_time_returns_and_ends_its_watchdog() -> None:
     assert run_with_clock(main, "virtual") == "done"
 
 
+def step(path: str, phase: Literal["began", "ended", "reached", "failed"], t: float) -> StepEvent:
+    return StepEvent(n=0, t=t, phase=phase, path=path, verb="advance", line=9)
+
+
+@pytest.mark.parametrize(
+    ("events", "waits_for"),
+    [
+        ((), "the nodes to be ready"),
+        (
+            (step("1", "began", 0), step("1", "ended", 1), step("2", "began", 1)),
+            "step 2, advance (line 9), begun at 1.000 s",
+        ),
+        ((step("2", "began", 1), step("2.1", "reached", 4)), "step 2.1, advance (line 9), begun at 4.000 s"),
+        (
+            (step("2", "began", 1), step("2.1", "began", 4), step("2.1", "failed", 5)),
+            "step 2, advance (line 9), begun at 1.000 s",
+        ),
+        (
+            (step("1", "began", 0), step("1", "ended", 1)),
+            "the drain after the last step: every accepted message to arrive or to be reported",
+        ),
+        ((step("1", "began", 0), step("1", "ended", 1), Drained(n=2, t=2, quiet=True, waited=1)), "the nodes to end"),
+    ],
+)
+def test_a_cell_waits_for_the_open_step_that_began_last_or_for_what_comes_before_and_after_the_steps(
+    events: tuple[AnyEvent, ...], waits_for: str
+) -> None:
+    assert describe_wait(events) == waits_for
+
+
 BLOCKS = """
 import asyncio, time
 from conformance.reference.node import create as make
@@ -225,13 +257,15 @@ def test_a_cell_whose_node_blocks_the_loop_ends_and_the_next_one_runs(cell: Cell
 def test_a_cell_that_times_out_is_inconclusive_and_names_the_step_it_waited_for(
     cell: Cell, tmp_path: Path, cells: str
 ) -> None:
+    first = "  - answer: {sink: outside, at: connect, reply: accept}\n"  # it has ended when the cell times out
+    (tmp_path / f"slow{SUFFIX}").write_text(SLOW.replace("steps:\n", f"steps:\n{first}"), "utf-8")
     words = ("--clock", "real", "--cell-timeout", "12", "--cells", cells, "--run-dir", "run")
     ran = conformance_command("run", f"slow{SUFFIX}", "--candidate", "exec:reference", *words, cwd=tmp_path)
     assert ran.returncode == 3, ran.stdout + ran.stderr
     (stored,) = read_run(tmp_path / "run").cells()
     (verdict,) = [one for one in stored.verdicts if one.check == "harness.cell-timeout"]
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "stopped after 12 s of real time (--cell-timeout): waiting for step 1, advance (line 9)" in verdict.sentence
+    assert "stopped after 12 s of real time (--cell-timeout): waiting for step 2, advance (line 10)" in verdict.sentence
     assert stored.footer is not None
     assert stored.footer.outcome is Outcome.INCONCLUSIVE
     again = conformance_command("judge", "run", "--scenarios", f"slow{SUFFIX}", cwd=tmp_path)

@@ -49,6 +49,10 @@ def test_a_message_that_arrived_altered_is_not_undelivered():
 
 def test_a_reported_failure_is_not_undelivered():
     assert undelivered(digest("dsn@mta1", "dsn", report="delivery-status", about="m@x"), "a@x") == []
+    failure = digest("dsn@mta1", "dsn", report="delivery-status", about="m@x", action="failed")
+    assert undelivered(failure, "a@x") == []
+    mixed = digest("dsn@mta1", "dsn", report="delivery-status", about="m@x", action="delayed", failed=(RECIPIENT,))
+    assert undelivered(mixed, "a@x") == [], "its first action is about another recipient"
     other = digest("dsn@mta1", "dsn", report="delivery-status", about="n@x")
     assert undelivered(other, "a@x") == [f"m#1 to {RECIPIENT}"], "a report about another message"
     delay = digest("dsn@mta1", "dsn", report="delivery-status", about="m@x", action="delayed")
@@ -61,6 +65,9 @@ def test_letter_case_distinguishes_outside_recipients_and_not_mailboxes():
     both = (RECIPIENT, "Victor@outside.test")
     assert undelivered(digest("m@x", "body"), "victor@OUTSIDE.test", both) == ["m#1 to Victor@outside.test"]
     assert undelivered(digest("m@x", "body"), RECIPIENT, both, mailboxes=(RECIPIENT,)) == []
+    report = digest("dsn@mta1", "dsn", report="delivery-status", about="m@x", failed=("victor@OUTSIDE.test",))
+    assert undelivered(report, "a@x", both) == ["m#1 to Victor@outside.test"]
+    assert undelivered(report, "a@x", both, mailboxes=("VICTOR@outside.test",)) == []
 
 
 def test_a_report_about_one_recipient_leaves_the_others_undelivered():
@@ -98,7 +105,8 @@ def test_what_is_refused_of_a_null_sender_is_not_undelivered():
     assert refused("", "mta1", 550) == [wendy]
     assert refused("", "mta1", 554, to="CONTENT") == []
     assert refused("", "mta1", 554, to="DATA") == []
-    assert refused("", "mta1", 450) == [victor, wendy], "it is tried again"
+    for to in ("RCPT", "DATA", "CONTENT"):
+        assert refused("", "mta1", 450, to=to) == [victor, wendy], "it is tried again"
     assert refused("a@x", "mta1", 550) == [victor, wendy], "a report is due"
     assert refused("", "outside", 550) == [victor, wendy], "no server of its own"
 

@@ -90,19 +90,25 @@ needs: [relay]
 topology: relay
 steps:
   - disk: {as: first, node: mta1, is: slow, lasting: 1s}
-  - disk: {as: second, node: mta1, is: SECOND}
+BETWEEN  - disk: {as: second, node: mta1, is: SECOND}
   - send: {as: m, to: victor@outside.test, via: mta1}
 """
 
 
 @pytest.mark.parametrize(
-    ("second", "problem"),
-    [("slow, lasting: 2s", "the disk of mta1 is slow already, by 'first'"), ("full, at-write: 1", "")],
+    ("between", "second", "problem"),
+    [
+        ("", "slow, lasting: 2s", "the disk of mta1 is slow already, by 'first'"),
+        ("", "full, at-write: 1", ""),
+        ("  - heal: first\n", "slow, lasting: 2s", ""),
+    ],
+    ids=["the same", "another", "the same after it was healed"],
 )
 def test_a_trouble_that_a_disk_has_already_is_an_error_and_another_one_is_not(
-    tmp_path: Path, second: str, problem: str
+    tmp_path: Path, between: str, second: str, problem: str
 ) -> None:
-    (tmp_path / "twice.scenario.yaml").write_text(TROUBLED_TWICE.replace("SECOND", second))
+    scenario = TROUBLED_TWICE.replace("BETWEEN", between).replace("SECOND", second)
+    (tmp_path / "twice.scenario.yaml").write_text(scenario)
     (cell,) = read_scenarios(tmp_path / "twice.scenario.yaml", paths.fixtures())[0].cells()
     assignment = Assignment(find_candidate("exec:reference", Path()))
     runner = CellRunner(cell, assignment, Settings(clock="shifted", disk="layer"), tmp_path, IncrementalJudge())

@@ -56,14 +56,16 @@ def wait_until_asleep(pid: int) -> None:
         assert time.monotonic() - began < 30
 
 
-def test_a_sleeping_program_is_not_measured_as_waiting():
+def test_a_sleeping_program_is_not_measured_as_waiting(rivals):
     with subprocess.Popen(["sh", "-c", "sleep 60; true"], start_new_session=True) as idle:
         wait_until_asleep(idle.pid)  # as it starts, it waits for a processor that other programs use
-        delay = RunDelay(lambda: {"mbx1": idle.pid})
+        delay, busy = RunDelay(lambda: {"mbx1": idle.pid}), RunDelay(lambda: {"mbx1": rivals[0]})
         delay.take_longest_wait()
-        first = time.monotonic()
-        while time.monotonic() - first < 1.0:
-            pass
+        busy.take_longest_wait()
+        waited, first = 0.0, time.monotonic()
+        while waited < 0.3 and time.monotonic() - first < 60:
+            waited += busy.take_longest_wait()[0]
+        assert waited >= 0.3, "a program that wants a processor waited meanwhile, and that is measured"
         assert delay.take_longest_wait()[0] < 0.1
         os.killpg(idle.pid, 9)
 

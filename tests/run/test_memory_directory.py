@@ -105,6 +105,8 @@ def test_an_unsafe_home_directory_is_not_used(taken: str, tmp_path: Path, monkey
     monkeypatch.setattr(memory_directory, "_process_directory", memory_directory._process_directory.__wrapped__)
     assert memory_directory.make_directory("cell-", fallback).parent == fallback
     assert taken == "file" or list(home.iterdir()) == []
+    home.rename(tmp_path / "unsafe")
+    assert memory_directory.make_directory("cell-", fallback).parents[1] == home, "one that it makes itself is safe"
 
 
 def test_without_memory_the_given_directory_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

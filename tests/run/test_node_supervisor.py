@@ -22,6 +22,7 @@ class FakeNode:
     def __init__(self, refusal: str = "") -> None:
         self.failure: str | None = None
         self.refusal = refusal
+        self.was_paused = False
 
     async def start(self, configuration: object) -> None:
         if self.refusal:
@@ -30,7 +31,9 @@ class FakeNode:
     async def stop(self) -> int:
         return 0
 
-    async def pause(self) -> None: ...
+    async def pause(self) -> None:
+        self.was_paused = True
+
     async def kill(self) -> None: ...
 
 
@@ -60,11 +63,12 @@ def test_a_paused_node_that_ended_is_not_paused_any_more(end: str, tmp_path: Pat
 
 def test_the_process_that_takes_over_is_not_paused_with_the_first(tmp_path: Path) -> None:
     async def scene() -> None:
-        supervisor = supervisor_of(FakeNode(), tmp_path)
+        supervisor = supervisor_of(first := FakeNode(), tmp_path)
         await supervisor.start()
         other: Any = FakeNode()
         await supervisor.start_another(other, lambda *changes: {})
         await supervisor.pause()
+        assert (supervisor.is_paused, first.was_paused, other.was_paused) == (True, True, False)
         assert await supervisor.kill_one() == "the other process goes on"
         assert (supervisor.node is other, supervisor.is_running, supervisor.is_paused) == (True, True, False)
 

@@ -92,7 +92,7 @@ NO_ROOM = "no-room-at-a-write-is-refused-for-now[at-write=1]"
 
 
 def test_a_server_that_refuses_for_now_without_room_passes(tmp_path: Path) -> None:
-    events, found = ran_and_judged(tmp_path, server(REFUSES_FOR_NOW), cell_of(NO_ROOM), "layer")
+    events, found = ran_and_judged(tmp_path, server(REFUSES_FOR_NOW), cell_of(NO_ROOM), "layer", "fail")
     assert {event.code for event in events if isinstance(event, Attempt)} == {250, 452}, "it met the full disk"
     assert worst_in_cell(verdict.outcome for verdict in found) is Outcome.PASS
     assert "RL-ACK-06" in {row for v in found if v.outcome is Outcome.PASS for row in v.requirements}

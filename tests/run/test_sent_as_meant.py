@@ -1,6 +1,8 @@
 """The octets on the link are compared with those of the scenario: an attack that the harness defuses proves nothing."""
 
+import hashlib
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.incremental import IncrementalJudge
 from conformance.run.cell import CellRunner
 from conformance.run.cell_loop import OWN_LOOP, run_without_loop
-from conformance.run.settings import Settings
+from conformance.run.settings import DEFAULT_SEED, Settings
 from conformance.run.steps import sending
 from conformance.scenarios.loader import read_scenarios
+from conformance.scenarios.messages import build_message
 from conformance.verdicts import Outcome, Verdict
 from conformance.wire.sender import Transmission
 
@@ -39,6 +42,13 @@ def test_a_raw_attack_is_sent_as_written(message: str, tmp_path: Path) -> None:
     meant = next(event.digest for event in events if isinstance(event, MessageMade))
     sent = next(event.digest for event in events if isinstance(event, Content))
     assert (sent.sha256, sent.size) == (meant.sha256, meant.size)
+    written = build_message(
+        "m", message=message, sequence=1, scenario="no-smuggling", seed=DEFAULT_SEED,
+        sender="", recipients=(), date=datetime.now(UTC),  # the header is another one, the body is the same
+    ).partition(b"\r\n\r\n")[2]  # fmt: skip
+    without_dot = written.replace(b"\r\n.", b"\r\n")  # what a receiver makes of a dot that was not stuffed
+    assert without_dot != written
+    assert sent.body_sha256 == hashlib.sha256(without_dot).hexdigest()
     assert outcomes - {Outcome.NOT_APPLICABLE} == {Outcome.PASS}
 
 

@@ -52,7 +52,12 @@ def test_a_garbled_reply_has_no_code() -> None:
         world.arm("garble", at="MAIL", when="after")
         client = await world.connect_greeted()
         await client.exchange(b"MAIL FROM:<x@y>\r\n", bytes(o ^ 0x80 for o in b"250 2.0.0 MAIL") + b"\r\n")
-        assert [(e.to, e.code) for e in world.events(Reply)] == [("GREETING", 220), ("MAIL", 0)]
+        await client.exchange(b"RSET\r\n", b"250 2.0.0 RSET\r\n")
+        assert [(e.to, e.code, e.enhanced) for e in world.events(Reply)] == [
+            ("GREETING", 220, None),
+            ("MAIL", 0, None),
+            ("RSET", 250, "2.0.0"),
+        ]
 
     run(test)
 
@@ -89,13 +94,19 @@ def test_a_replaced_reply_is_sent_and_recorded_in_place_of_the_servers(does: str
         assert world.server.octets == b"MAIL FROM:<x@y>\r\nRSET\r\n"
         _, reply, _ = world.events(Reply)
         assert (reply.to, reply.code, reply.enhanced) == ("MAIL", 451, "4.4.0")
+        assert reply.lines == ("4.4.0 Message failed to be made redundant",)
         assert world.detail == "after MAIL: 250 2.0.0 MAIL"
 
     run(test)
 
 
-def test_a_replaced_reply_to_data_resets_the_server() -> None:
+def test_a_replaced_reply_to_data_resets_the_server_unless_it_too_is_354() -> None:
     async def test(world: World) -> None:
+        world.arm("replace", at="DATA", reply="354 say it")
+        agreeing = await world.connect_greeted()
+        await agreeing.exchange(b"DATA\r\n", b"354 say it\r\n")
+        await agreeing.exchange(BODY + b".\r\n", b"250 2.0.0 stored\r\n")
+        assert (world.server.octets, world.server.closed_with) == (b"DATA\r\n" + BODY + b".\r\n", None)
         world.arm("replace", at="DATA", reply="452 4.3.1 no room")
         client = await world.connect_greeted()
         await client.exchange(b"DATA\r\n", b"452 4.3.1 no room\r\n")
@@ -193,6 +204,8 @@ def test_a_connection_that_the_link_answers_does_not_reach_the_server() -> None:
         await world.wait_round_trip()
         assert not world.served
         assert world.events(Connected)[0].n < world.events(FaultFired)[0].n < world.events(Reply)[0].n
+        await world.connect_greeted()
+        assert len(world.served) == 1, "the next connection, which the link does not answer, reaches it"
 
     run(test)
 

@@ -58,18 +58,21 @@ def test_a_fault_on_another_link_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("armed", [True, False])
-def test_an_unfinished_line_before_fin_is_forwarded_once(armed: bool) -> None:
+@pytest.mark.parametrize("said_by", ["client", "server"])
+def test_an_unfinished_line_before_fin_is_forwarded_once(armed: bool, said_by: str) -> None:
     async def test(world: World) -> None:
         if armed:
             world.arm("drop", at="MAIL")
         client = await world.connect_greeted()
-        client.write(b"NO")
-        client.transport.write_eof()
-        assert await world.server.wait_closed() == "fin"
+        one, other = (client, world.server) if said_by == "client" else (world.server, client)
+        before = other.octets
+        one.write(b"NO")
+        one.transport.write_eof()
+        assert await other.wait_closed() == "fin"
         if armed:
             world.links.heal("f")
         await world.wait_round_trip()
-        assert world.server.octets == b"NO"
+        assert other.octets == before + b"NO"
 
     run(test)
 
@@ -121,18 +124,25 @@ def test_a_fault_armed_amid_a_line_duplicates_no_octets() -> None:
         ({"does": "split", "at": "connect"}, "split makes no sense at connect"),
         ({"does": "garble", "at": "dot"}, "a garbled dot ends nothing"),
         ({"does": "stall", "at": "connect", "when": "heard"}, "nothing is heard at connect"),
+        ({"does": "drop", "at": "body", "when": "answered"}, "nothing is answered at body"),
+        ({"does": "stall", "at": "greeting", "when": "heard"}, "nothing is heard at greeting"),
         ({"does": "garble", "at": "MAIL", "when": "answered"}, "garble comes too late when MAIL was answered"),
         ({"does": "delay", "at": "MAIL"}, "delay needs `lasting`"),
         ({"does": "throttle"}, "throttle needs `rate`"),
         ({"does": "replace", "at": "MAIL"}, "replace needs `reply`"),
+        ({"does": "answer", "at": "MAIL"}, "answer needs `reply`"),
         ({"does": "drop", "to": "elsewhere"}, "concerns no link"),
     ],
 )
 def test_an_invalid_fault_is_refused(fields: dict[str, Any], words: str) -> None:
     async def test(world: World) -> None:
+        world.arm("cut", at="NOOP")
         with pytest.raises(ValueError, match=words):
             world.arm(**fields)
-        assert not world.recorder.events
+        assert [(e.action, e.healed) for e in world.events(FaultArmed)] == [("cut", False)]
+        world.links.heal("f")
+        last = world.events(FaultArmed)[-1]
+        assert (last.action, last.healed) == ("cut", True), "the valid fault of its name was still in force"
 
     run(test)
 
@@ -166,10 +176,11 @@ def test_a_fault_at_the_point_of_another_fires_at_the_next_occurrence(when: str)
     run(test)
 
 
-def test_a_fault_counts_the_occurrences_at_which_another_fires() -> None:
+@pytest.mark.parametrize("when", ["before", "heard"])
+def test_a_fault_counts_the_occurrences_at_which_another_fires(when: str) -> None:
     async def test(world: World) -> None:
-        world.arm("stall", **{"as": "first"}, at="NOOP", when="heard", lasting=1)
-        world.arm("stall", **{"as": "second"}, at="NOOP", when="heard", lasting=1, nth=2)
+        world.arm("stall", **{"as": "first"}, at="NOOP", when=when, lasting=1)
+        world.arm("stall", **{"as": "second"}, at="NOOP", when=when, lasting=1, nth=2)
         client = await world.connect_greeted()
         for n, fired in enumerate((["first"], ["first", "second"]), 1):
             client.write(b"NOOP\r\n")

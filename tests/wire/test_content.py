@@ -87,12 +87,13 @@ def test_a_delivery_status_report_is_parsed_for_message_action_and_recipient(ret
 
 @pytest.mark.parametrize("address", [b"utf-8; wend\\x{FF}@second.test", "rfc822; wend\u00ff@second.test".encode()])
 @pytest.mark.parametrize("kind", [b"message/delivery-status", b"message/global-delivery-status"])
-def test_a_report_in_utf8_is_parsed_like_another(address: bytes, kind: bytes) -> None:
-    returned = b"Content-Type: message/global-headers\r\n\r\nFrom: a\r\nMessage-ID: <m-1@x>\r\n"
+@pytest.mark.parametrize(("part", "what"), [(b"message/global-headers", "header"), (b"message/global", "message")])
+def test_a_report_in_utf8_is_parsed_like_another(address: bytes, kind: bytes, part: bytes, what: str) -> None:
+    returned = b"Content-Type: " + part + b"\r\n\r\nFrom: a\r\nMessage-ID: <m-1@x>\r\n"
     report = (REPORT % returned).replace(b"rfc822; bob@corp.test", address)
     found = digest(report.replace(b"message/delivery-status", kind))
     assert (found.report, found.about, found.action) == ("delivery-status", "m-1@x", "failed")
-    assert (found.failed, found.returned) == (("wend\u00ff@second.test",), "header")
+    assert (found.failed, found.returned) == (("wend\u00ff@second.test",), what)
 
 
 def test_all_failed_recipients_of_a_report_are_found() -> None:
@@ -243,9 +244,9 @@ def test_damaged_reports_are_digested_without_an_exception(spoil: bytes, at: int
 @pytest.mark.parametrize("escape", [b"D800", b"DFFF", b"110000", b"FFFFFF"])
 def test_an_escape_of_no_character_is_replaced_in_an_address(escape: bytes) -> None:
     report = (REPORT % b"").replace(
-        b"rfc822; bob@corp.test", b"utf-8; \\x{" + escape + b"}\\x{D7FF}\\x{E000}@corp.test"
+        b"rfc822; bob@corp.test", b"utf-8; \\x{" + escape + b"}\\x{D7FF}\\x{E000}\\x{10FFFF}@corp.test"
     )
-    assert digest(report).failed == ("\ufffd\ud7ff\ue000@corp.test",)
+    assert digest(report).failed == ("\ufffd\ud7ff\ue000\U0010ffff@corp.test",)
 
 
 def test_trace_fields_are_removed_with_their_folded_lines() -> None:

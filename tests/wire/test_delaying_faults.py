@@ -24,6 +24,14 @@ def test_a_stall_holds_one_direction_until_it_is_healed() -> None:
         await client.wait_for(b"RSET\r\n")
         assert world.server.octets == b"MAIL FROM:<x@y>\r\nRSET\r\n"
         assert [e.healed for e in world.events(FaultArmed)] == [False, True]
+        received = client.octets
+        world.arm("stall", at="MAIL", when="after")  # holds the other direction
+        client.write(b"MAIL FROM:<z@y>\r\nNOOP\r\n")
+        await world.server.wait_for(b"MAIL FROM:<z@y>\r\nNOOP\r\n")
+        await world.wait_round_trip()
+        assert (len(world.events(FaultFired)), client.octets) == (2, received)
+        world.links.heal("f")
+        await client.wait_for(received + b"250 2.0.0 MAIL\r\n250 2.0.0 NOOP\r\n")
 
     run(test)
 
@@ -118,19 +126,21 @@ def test_a_throttled_content_arrives_whole_in_small_pieces() -> None:
     run(test)
 
 
-def test_healing_a_throttle_restores_the_speed() -> None:
+@pytest.mark.parametrize(("at", "greeted"), [("RSET", b"220 mini\r\n"), ("connect", b"2")])
+def test_healing_a_throttle_restores_the_speed(at: str, greeted: bytes) -> None:
     async def test(world: World) -> None:
-        world.arm("throttle", at="RSET", rate=10)
-        client = await world.connect_greeted()
+        world.arm("throttle", at=at, rate=10)
         world.convert_duration = lambda seconds: 3600.0
+        client = await world.connect()
+        await client.wait_for(greeted)
         client.write(b"RSET\r\nNOOP\r\n")
         await world.server.wait_for(b"R")
         await world.wait_round_trip()
-        assert world.server.octets == b"R"
+        assert (world.server.octets, client.octets) == (b"R", greeted)
         world.links.heal("f")
         await client.wait_for(b"NOOP\r\n")
-        client.write(b"RSET\r\n")
-        await world.server.wait_for(b"NOOP\r\nRSET\r\n")
+        await client.exchange(b"RSET\r\n", b"250 2.0.0 RSET\r\n")
+        assert world.server.octets == b"RSET\r\nNOOP\r\nRSET\r\n"
 
     run(test)
 
@@ -188,15 +198,16 @@ def test_a_merged_reply_that_the_client_does_not_wait_for_is_not_recorded() -> N
     run(test)
 
 
-def test_a_merged_command_that_none_follows_arrives_after_the_wait() -> None:
+@pytest.mark.parametrize(("lasting", "wait"), [("3s", 3.0), (None, 1.0)])
+def test_a_merged_command_that_none_follows_arrives_after_the_wait(lasting: str | None, wait: float) -> None:
     async def test(world: World) -> None:
-        world.arm("merge", at="MAIL", lasting="3s")
+        world.arm("merge", at="MAIL", lasting=lasting)
         world.convert_duration = lambda seconds: seconds / 10
         client = await world.connect_greeted()
         began = time.monotonic()
         await client.exchange(b"MAIL FROM:<x@y>\r\n", b"MAIL\r\n")
-        assert world.requested_waits == [3.0]
-        assert time.monotonic() - began >= 0.29
+        assert world.requested_waits == [wait]
+        assert time.monotonic() - began >= wait / 10 - 0.01
 
     run(test)
 

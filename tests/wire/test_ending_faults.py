@@ -44,13 +44,14 @@ def test_a_session_ended_after_the_dot_withholds_the_reply_to_a_stored_message(d
     run(test)
 
 
-def test_a_session_ended_before_the_dot_has_forwarded_the_body_alone() -> None:
+@pytest.mark.parametrize(("does", "how"), [("drop", "fin"), ("reset", "reset")])
+def test_a_session_ended_before_the_dot_has_forwarded_the_body_alone(does: str, how: str) -> None:
     async def test(world: World) -> None:
-        world.arm("drop", at="dot")
+        world.arm(does, at="dot")
         client = await world.connect_greeted()
         sending = asyncio.ensure_future(send_message(client))
-        assert await world.server.wait_closed() == "fin"
-        assert await client.wait_closed() == "fin"
+        assert await world.server.wait_closed() == how
+        assert await client.wait_closed() == how
         sending.cancel()
         assert world.server.octets.endswith(b"DATA\r\n" + BODY)
         assert not world.events(Content)
@@ -77,13 +78,14 @@ def test_a_session_cut_in_the_body_forwards_exactly_the_octets_before_the_offset
     run(test)
 
 
-def test_a_session_cut_in_a_command_forwards_the_octets_before_the_offset() -> None:
+@pytest.mark.parametrize("offset", [0, 7, 16])
+def test_a_session_cut_in_a_command_forwards_the_octets_before_the_offset(offset: int) -> None:
     async def test(world: World) -> None:
-        world.arm("cut", at="MAIL", offset=7)
+        world.arm("cut", at="MAIL", offset=offset)
         client = await world.connect_greeted()
         client.write(b"MAIL FROM:<x@y>\r\n")
         assert await world.server.wait_closed() == "fin"
-        assert world.server.octets == b"MAIL FR"
+        assert world.server.octets == b"MAIL FROM:<x@y>\r"[:offset]
 
     run(test)
 

@@ -1,5 +1,7 @@
 """Two faults in one session, and replies to AUTH that the server does not know of."""
 
+import asyncio
+
 import pytest
 
 from conformance.history.events import Command, FaultFired
@@ -26,28 +28,29 @@ class AuthServer(MiniServer):
 
 
 @pytest.mark.parametrize(
-    ("fault", "answer"),
+    ("server", "fault", "ended"),
     [
-        ({"does": "replace", "when": "after", "reply": "535 5.7.8 refused"}, b"535 5.7.8 refused\r\n"),
-        ({"does": "answer", "reply": "334 VXNlcm5hbWU6"}, b"334 VXNlcm5hbWU6\r\n"),
+        (AuthServer, {"does": "replace", "when": "after", "reply": "535 5.7.8 refused"}, True),
+        (MiniServer, {"does": "replace", "when": "after", "reply": "334 VXNlcm5hbWU6"}, True),
+        (AuthServer, {"does": "answer", "reply": "334 VXNlcm5hbWU6"}, True),
+        (AuthServer, {"does": "answer", "reply": "535 5.7.8 refused"}, False),
     ],
 )
 def test_after_a_reply_to_auth_that_the_server_does_not_know_of_a_line_is_a_secret_only_behind_334(
-    monkeypatch: pytest.MonkeyPatch, fault: dict[str, str], answer: bytes
+    monkeypatch: pytest.MonkeyPatch, server: type[MiniServer], fault: dict[str, str], ended: bool
 ) -> None:
-    monkeypatch.setattr("tests.wire.peers.MiniServer", AuthServer)
+    monkeypatch.setattr("tests.wire.peers.MiniServer", server)
 
     async def test(world: World) -> None:
         arm(world, "f", at="AUTH", **fault)
         client = await world.connect_greeted()
-        await client.exchange(b"AUTH LOGIN\r\n", answer)
-        if answer.startswith(b"334"):
-            said = "(redacted)"
-            await client.exchange(b"c2VjcmV0\r\n", b"421 ")
-        else:
-            said = MAIL.decode().rstrip()
-            await client.exchange(MAIL, b"421 ")
-        assert await client.wait_closed() == "fin"
+        await client.exchange(b"AUTH LOGIN\r\n", fault["reply"].encode() + b"\r\n")
+        line, said = MAIL, MAIL.decode().rstrip()
+        if fault["reply"].startswith("334"):
+            line, said = b"c2VjcmV0\r\n", "(redacted)"
+        await client.exchange(line, b"421 " if ended else b"250 2.0.0 MAIL\r\n")
+        if ended:
+            assert await client.wait_closed() == "fin"
         other = await world.connect_greeted()
         await other.exchange(MAIL, b"250 2.0.0 MAIL\r\n")
         assert [command.line for command in world.events(Command)] == ["AUTH LOGIN", said, MAIL.decode().rstrip()]
@@ -82,17 +85,25 @@ def test_a_throttled_client_gets_the_whole_substitute_of_a_reply(fault: dict[str
     run(test)
 
 
-def test_the_end_of_a_muted_client_passes_though_it_was_throttled() -> None:
+@pytest.mark.parametrize(
+    ("at", "slower", "how"), [("connect", 1, "fin"), ("MAIL", 1_000_000, "fin"), ("MAIL", 1_000_000, "reset")]
+)
+def test_the_end_of_a_muted_client_passes_though_it_was_throttled(at: str, slower: int, how: str) -> None:
     async def test(world: World) -> None:
-        world.convert_duration = lambda seconds: seconds
-        arm(world, "slow", does="throttle", at="connect", rate=2000)
+        world.convert_duration = lambda seconds: seconds * slower
+        arm(world, "slow", does="throttle", at=at, rate=2000)
         arm(world, "quiet", does="mute", at="MAIL", when="after")
         client = await world.connect()
         await client.wait_for(b"220 mini\r\n")
         client.write(b"MAIL FROM:<x@y>\r\n")
         await world.server.wait_for(b"MAIL")
-        client.transport.write_eof()
-        assert await world.server.wait_closed() == "fin"
+        if how == "reset":
+            while len(world.events(FaultFired)) < 2:  # RST before that discards the reply, and nothing is muted
+                await asyncio.sleep(0)
+            client.close_with_rst()
+        else:
+            client.transport.write_eof()
+        assert await world.server.wait_closed() == how
         await world.wait_round_trip()
         assert [event.fault for event in world.events(FaultFired)] == ["slow", "quiet"]
         assert client.octets == b"220 mini\r\n"

@@ -96,11 +96,17 @@ class _Still:
 
 
 def record_events(
-    names: dict[str, str], spoken: Dialect, at: str | None = None, *, server_names: dict[str, str] | None = None
+    names: dict[str, str],
+    spoken: Dialect,
+    at: str | None = None,
+    when: str = "after",
+    *,
+    server_names: dict[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Hold the conversation under these names over a link of a dialect; return its events without their lines and times.
 
-    The server replies under names of its own if `server_names` are given.
+    A fault at `at`, if given, replaces the replies (`when` after) or splits the commands (before). The server replies
+    under names of its own if `server_names` are given.
     """
     reply_names = names if server_names is None else server_names
 
@@ -111,8 +117,9 @@ def record_events(
         async with asyncio.timeout(20), scripted_server(*turns) as (address, _):
             link = await links.open("hub1", "hub2", "transport", address, dialect=spoken)
             if at is not None:
-                fault = {"as": "f", "from": "hub1", "to": "hub2", "listener": "transport", "does": "replace", "at": at}
-                links.arm(Fault.model_validate({**fault, "when": "after", "reply": "451 4.0.0 no", "times": None}))
+                fault = {"as": "f", "from": "hub1", "to": "hub2", "listener": "transport", "at": at, "when": when}
+                kind = {"does": "replace", "reply": "451 4.0.0 no"} if when == "after" else {"does": "split"}
+                links.arm(Fault.model_validate({**fault, **kind, "times": None}))
             reader, writer = await asyncio.open_connection(*link.address)
             for said, _ in SAID:
                 if said:
@@ -144,12 +151,13 @@ def test_a_conversation_under_other_names_is_recorded_alike(names: dict[str, str
     assert record_events(names, dialect(names)) == usual
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", [*VERBS, *OPERATIONS])
 @pytest.mark.parametrize("names", [FRESH, SWAPPED], ids=["fresh", "swapped"])
-def test_a_fault_fires_at_the_same_lines_under_other_names(names: dict[str, str], at: str) -> None:
-    usual = record_events({}, PROFILE_1, at)
+def test_a_fault_fires_at_the_same_lines_under_other_names(names: dict[str, str], at: str, when: str) -> None:
+    usual = record_events({}, PROFILE_1, at, when)
     assert [one for one in usual if "fault" in one]
-    assert record_events(names, dialect(names), at) == usual
+    assert record_events(names, dialect(names), at, when) == usual
 
 
 def test_a_clients_own_verbs_are_understood_where_the_server_does_not_offer_them() -> None:

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from conformance.history.events import Closed, Connected, ConnectFailed
+from conformance.history.events import Closed, Connected, ConnectFailed, FaultFired
 from conformance.nodes.places import PortLeases
 from conformance.wire.link import Link, RecordedSession
 from tests.wire.peers import Peer, World, run
@@ -157,18 +157,25 @@ def test_a_reused_port_belongs_to_its_latest_session() -> None:
         leases.release()
 
 
-def test_a_session_that_both_peers_have_closed_is_freed() -> None:
+@pytest.mark.parametrize("ended_by", ["server", "link"])
+def test_a_session_that_both_peers_have_closed_is_freed(ended_by: str) -> None:
     async def test(world: World) -> None:
-        world.arm("drop", at="NOOP", when="after")
+        if ended_by == "link":
+            world.arm("drop", at="NOOP", when="after")
         client = await world.connect_greeted()
         (relay,) = map(weakref.ref, world.relays)
-        client.write(b"NOOP\r\n")
-        client.transport.write_eof()
+        if ended_by == "link":
+            client.write(b"NOOP\r\n")
+            client.transport.write_eof()
+            assert await world.server.wait_closed() == "fin"
+            last = world.server
+        else:
+            client.write(b"QUIT\r\n")
+            last = client
         assert await client.wait_closed() == "fin"
-        assert await world.server.wait_closed() == "fin"
         await world.wait_round_trip()
-        assert relay() is not None, "the server has not closed yet"
-        world.server.transport.close()
+        assert relay() is not None, "one peer has not closed yet"
+        last.transport.close()
         await world.wait_round_trip()
         assert relay() is None, "no reference is left, not even in a cycle"
 
@@ -184,12 +191,16 @@ def test_closing_resets_every_session_and_frees_the_ports() -> None:
         clients = [await world.connect_greeted() for _ in range(2)]
         clients.append(await world.connect("c", client="d"))
         await clients[-1].wait_for(b"220 mini\r\n")
+        world.arm("stall", at="connect")
+        clients.append(await world.connect())  # its server is not dialled
+        await world.wait_for_event(FaultFired)
         addresses = [world.links.address(*pair, "smtp") for pair in ("ab", "ac", "dc")]
-        assert len(world.relays) == 3
+        assert len(world.relays) == 4
         await world.links.close()
         for peer in (*clients, *world.served, *world.served_c):
             assert await peer.wait_closed() == "reset"
         assert world.relays == ()
+        assert not world.events(ConnectFailed), "the links have closed: the server was not out of reach"
         for address in addresses:
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection(*address)

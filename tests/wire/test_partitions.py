@@ -53,9 +53,10 @@ def test_a_black_hole_delays_octets_and_loses_none() -> None:
     async def test(world: World) -> None:
         client = await world.connect_greeted()
         partition(world, how="blackhole")
-        client.write(b"NOOP\r\n")
+        client.write(b"NOOP\r\nRS")
         world.server.write(b"421 unasked\r\n")
         new = await world.connect()
+        new.write(b"NOOP\r\n")
         await world.wait_round_trip()
         assert world.server.octets == b""
         assert client.octets == b"220 mini\r\n"
@@ -64,8 +65,9 @@ def test_a_black_hole_delays_octets_and_loses_none() -> None:
         assert not [e for e in world.events(Command) if e.session == "s1"]
         world.links.heal("p")
         await client.wait_for(b"220 mini\r\n421 unasked\r\n250 2.0.0 NOOP\r\n")
-        await new.wait_for(b"220 mini\r\n")
-        assert world.served[0].octets == b"NOOP\r\n"
+        await new.wait_for(b"220 mini\r\n250 2.0.0 NOOP\r\n")
+        await world.served[0].wait_for(b"NOOP\r\nRS")
+        assert [peer.octets for peer in world.served] == [b"NOOP\r\nRS", b"NOOP\r\n"]
         assert [peer.closed_with for peer in (client, new, *world.served)] == [None] * 4
 
     run(test)
@@ -108,11 +110,14 @@ def test_a_one_way_partition_cuts_only_the_links_of_the_first_party(one_way: boo
     run(test)
 
 
-def test_a_partition_that_matches_no_link_is_refused() -> None:
+@pytest.mark.parametrize("fields", [{"between": ["b", "c"]}, {"between": ["b", "a"], "one-way": True}])
+def test_a_partition_that_matches_no_link_is_refused(fields: dict[str, Any]) -> None:
     async def test(world: World) -> None:
+        partition(world)
         with pytest.raises(ValueError, match="partition p concerns no link"):
-            partition(world, between=["b", "c"])
-        assert not world.recorder.events
+            partition(world, **fields)
+        assert [e.healed for e in world.events(FaultArmed)] == [False], "the earlier one of its name stays in force"
+        assert await (await world.connect()).wait_closed() == "reset"
 
     run(test)
 

@@ -67,8 +67,9 @@ def test_an_event_is_recorded_in_the_loop_turn_in_which_its_octets_are_written(
         asyncio.get_running_loop().call_soon(order.append, "and nothing between")
 
     def note(event: Event) -> None:
-        if isinstance(event, Command | Reply):
-            order.append(f"recorded {event.line[:4] if isinstance(event, Command) else event.code}")
+        if isinstance(event, Command | Reply | Content):
+            what = event.line[:4] if isinstance(event, Command) else event.code if isinstance(event, Reply) else "dot"
+            order.append(f"recorded {what}")
             asyncio.get_running_loop().call_soon(order.append, "and nothing between")
 
     async def test(world: World) -> None:
@@ -77,12 +78,16 @@ def test_an_event_is_recorded_in_the_loop_turn_in_which_its_octets_are_written(
             world.arm("drop", at="RSET")
         client = await world.connect_greeted()
         await client.exchange(b"NOOP\r\n", b"250 2.0.0 NOOP")
+        await client.exchange(b"DATA\r\n", b"354 ")
+        await client.exchange(b".\r\n", b"stored")
 
     monkeypatch.setattr(Endpoint, "write", noting)
     run(test)
     pairs = [("recorded 220", "passed 220 "), ("recorded NOOP", "passed NOOP"), ("recorded 250", "passed 250 ")]
+    pairs += [("recorded DATA", "passed DATA"), ("recorded 354", "passed 354 ")]
+    pairs += [("recorded dot", "passed .\r\n"), ("recorded 250", "passed 250 ")]
     nothing = ("and nothing between",) * 2  # neither behind what was recorded nor behind what was passed on
-    assert order[:12] == [word for pair in pairs for word in (*(pair if watched else reversed(pair)), *nothing)]
+    assert order[:28] == [word for pair in pairs for word in (*(pair if watched else reversed(pair)), *nothing)]
 
 
 def test_an_unfinished_line_is_forwarded_at_once() -> None:
@@ -235,6 +240,9 @@ def test_an_aborted_content_is_no_part_of_the_next(command: bytes) -> None:
         await client.exchange(b"BDAT 6\r\nabcd\r\n" + command + b"\r\n", command[:4] + b"\r\n")
         await client.exchange(b"DATA\r\n", b"354 ")
         await client.exchange(b"x\r\n.\r\n", b"stored")
-        assert [e.digest.sha256 for e in world.events(Content)] == [hashlib.sha256(b"x\r\n").hexdigest()]
+        await client.exchange(b"BDAT 6\r\nabcd\r\nNOOP\r\n", b"NOOP\r\n")  # which aborts nothing
+        await client.exchange(b"BDAT 3 LAST\r\ny\r\n", b"250 2.0.0 y\r\n")
+        contents = (b"x\r\n", b"abcd\r\ny\r\n")
+        assert [e.digest.sha256 for e in world.events(Content)] == [hashlib.sha256(c).hexdigest() for c in contents]
 
     run(test)

@@ -3,8 +3,10 @@
 import asyncio
 import base64
 import errno
+import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,24 +90,34 @@ def test_an_accepted_message_is_sent_octet_for_octet() -> None:
     long = Transmission("a@x", (Recipient("b@x"),), b"".join(lines))  # more than is written at a time
     _, heard = run((*ACCEPTED[:5], b"", b"", b"", ACCEPTED[-1]), long)
     assert heard[4:8] == [*lines, b".\r\n"]
+    _, heard = run(ACCEPTED, replace(ONE, raw=True))
+    assert heard[4:8] == [b"A: b\r\n", b"\r\n", b".dot\r\n", b".\r\n"], "without stuffing"
 
 
 @pytest.mark.parametrize(
-    ("turns", "code", "accepted", "refused"),
+    ("turns", "identity", "code", "accepted", "refused"),
     [
-        ((b"554 5.3.2 no\r\n",), 554, (), ()),
-        ((b"421 4.3.2 no\r\n", None), 421, (), ()),
-        ((b"220 x\r\n", b"502 no\r\n", b"502 no\r\n"), 502, (), ()),
-        ((*EHLO, b"451 4.3.0 no\r\n", b"250 ok\r\n"), 451, (), ()),
-        ((*EHLO, b"250 ok\r\n", b"550 5.1.1 no\r\n", b"250 ok\r\n"), 550, (), ("b@x",)),
-        ((*EHLO, b"250 ok\r\n", b"421 4.4.2 bye\r\n", None), 421, (), ()),
-        ((*EHLO, b"250 ok\r\n", b"250 ok\r\n", b"452 4.3.1 no\r\n", b"250 ok\r\n"), 452, ("b@x",), ()),
+        ((b"554 5.3.2 no\r\n",), None, 554, (), ()),
+        ((b"421 4.3.2 no\r\n", None), None, 421, (), ()),
+        ((b"220 x\r\n", b"451 4.3.0 no\r\n"), None, 451, (), ()),
+        ((b"220 x\r\n", b"502 no\r\n", b"502 no\r\n"), None, 502, (), ()),
+        ((*EHLO, b"454 4.7.0 no\r\n"), Identity(tls=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)), 454, (), ()),
+        ((*EHLO, b"535 5.7.8 no\r\n"), Identity(user="u", secret="p"), 535, (), ()),
+        ((EHLO[0], b"250-x\r\n250 XSHADOW\r\n", b"451 no\r\n"), Identity(offers_xshadow=True), 451, (), ()),
+        ((*EHLO, b"451 4.3.0 no\r\n", b"250 ok\r\n"), None, 451, (), ()),
+        ((*EHLO, b"250 ok\r\n", b"550 5.1.1 no\r\n", b"250 ok\r\n"), None, 550, (), ("b@x",)),
+        ((*EHLO, b"250 ok\r\n", b"421 4.4.2 bye\r\n", None), None, 421, (), ()),
+        ((*EHLO, b"250 ok\r\n", b"250 ok\r\n", b"452 4.3.1 no\r\n", b"250 ok\r\n"), None, 452, ("b@x",), ()),
     ],
 )
 def test_a_refusal_before_the_content_is_an_answer_with_its_code(
-    turns: tuple[bytes | None, ...], code: int, accepted: tuple[str, ...], refused: tuple[str, ...]
+    turns: tuple[bytes | None, ...],
+    identity: Identity | None,
+    code: int,
+    accepted: tuple[str, ...],
+    refused: tuple[str, ...],
 ) -> None:
-    outcome, heard = run(turns)
+    outcome, heard = run(turns, identity=identity)
     assert (outcome.outcome, outcome.code, outcome.dot_sent) == ("answered", code, False)
     assert (outcome.accepted, outcome.refused) == (accepted, refused)
     assert b"A: b\r\n" not in heard, "no content is sent"
@@ -131,6 +143,9 @@ def test_a_lost_session_is_reported_with_its_reason(turns: tuple[bytes | None, .
 def test_an_unreachable_server_is_a_lost_session() -> None:
     outcome = asyncio.run(Sender(("127.0.0.1", 1)).send(ONE))
     assert (outcome.outcome, outcome.text) == ("lost", "no connection: Connection refused")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        outcome = asyncio.run(Sender(listening.getsockname(), duration=lambda seconds: 0.0).send(ONE))
+    assert (outcome.outcome, outcome.text) == ("lost", "no connection in time")
 
 
 def test_a_result_names_its_session_unless_the_connection_failed() -> None:
@@ -150,6 +165,12 @@ def test_a_result_names_its_session_unless_the_connection_failed() -> None:
             await sender.close()
         lost = await sender.send(ONE)
         assert (lost.session, lost.text) == (None, "no connection: Connection refused")
+        for turn in (None, b"554 5.3.2 no\r\n"):  # a session that is lost, and one that is refused
+            async with asyncio.timeout(10), scripted_server(turn) as (address, _):
+                assert (await Sender(address, session_behind=session_behind).send(ONE)).session == "s1"
+        async with asyncio.timeout(10), scripted_server(*ACCEPTED) as (address, _):
+            abandoned = await Sender(address, session_behind=session_behind).send(replace(ONE, abandon="before-dot"))
+            assert (abandoned.outcome, abandoned.session) == ("abandoned", "s1")
 
     asyncio.run(main())
 
@@ -292,11 +313,20 @@ def test_parameters_of_an_extension_that_is_not_offered_are_left_out(offers: byt
     assert heard[1:3] == [b"MAIL FROM:<a@x>" + mail + b"\r\n", b"RCPT TO:<b@x>" + rcpt + b"\r\n"]
 
 
-def test_a_content_in_chunks_is_sent_as_it_is() -> None:
-    transmission = Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\n.c\r\n", chunks=8)
-    turns = (*CHUNKING, b"", b"", b"250 ok\r\n", b"", b"250 done\r\n")
-    outcome, heard = run(turns, transmission)
-    assert heard[3:8] == [b"BDAT 8\r\n", b"A: b\r\n", b"\r\n", b"BDAT 4 LAST\r\n", b".c\r\n"]
+@pytest.mark.parametrize(
+    ("content", "chunks", "sent"),
+    [
+        (b"A: b\r\n\r\n.c\r\n", 8, [b"BDAT 8\r\n", b"A: b\r\n", b"\r\n", b"BDAT 4 LAST\r\n", b".c\r\n"]),
+        (b".c\r\n.d\r\n", 4, [b"BDAT 4\r\n", b".c\r\n", b"BDAT 4 LAST\r\n", b".d\r\n"]),
+        (b".c\r\n", 8, [b"BDAT 4 LAST\r\n", b".c\r\n"]),
+        (b"", 8, [b"BDAT 0 LAST\r\n"]),
+    ],
+)
+def test_a_content_in_chunks_is_sent_as_it_is(content: bytes, chunks: int, sent: list[bytes]) -> None:
+    transmission = Transmission("a@x", (Recipient("b@x"),), content, chunks=chunks)
+    turns = [b"250 ok\r\n" if line.startswith(b"BDAT") else b"" for line in sent[1:]]  # between the lines
+    outcome, heard = run((*CHUNKING, *turns, b"250 done\r\n"), transmission)
+    assert heard[3:] == [*sent, b"QUIT\r\n"]
     assert (outcome.code, outcome.text, outcome.dot_sent) == (250, "done", True)
 
 
@@ -327,6 +357,9 @@ def test_plain_and_login_send_the_credentials_in_base64() -> None:
     outcome, heard = run(turns, identity=Identity(user="u", secret="p", mechanism="LOGIN"))
     assert outcome.code == 535
     assert heard[1:4] == [b"AUTH LOGIN\r\n", b"dQ==\r\n", b"cA==\r\n"]
+    taken = (*turns[:-1], b"235 ok\r\n", *ACCEPTED[2:])
+    outcome, accepted = run(taken, identity=Identity(user="u", secret="p", mechanism="LOGIN"))
+    assert (outcome.code, accepted[1:4]) == (250, heard[1:4])
 
 
 def test_an_identitys_representation_hides_its_secret() -> None:

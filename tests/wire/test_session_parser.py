@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from conformance.wire.lines import LINE, TEXT
-from conformance.wire.session_parser import HELD, MAX_PENDING, REPLY_LINES, UNASKED, SessionParser
+from conformance.wire.session_parser import HELD, MAX_PENDING, REPLY, REPLY_LINES, UNASKED, SessionParser
 from conformance.wire.units import CommandLine, ContentEnd, ContentPart, RawOctets, Unit, WholeReply
 
 C, S = "client", "server"
@@ -74,13 +74,15 @@ def test_every_reply_is_matched_to_its_verb() -> None:
 @pytest.mark.parametrize("code", ["\u0662\u0665\u0660", "\uff12\uff15\uff10"])
 def test_digits_of_other_scripts_are_not_a_reply_code(code: str) -> None:
     units = parse((S, b"220 hello\r\n"), (C, b"NOOP\r\n"), (S, f"{code} ok\r\n".encode()))
+    assert units[0] == ("reply", "GREETING", 220, ("hello",), None)
     assert units[-1] == ("reply", "NOOP", 0, (f"{code} ok",), None)
 
 
 def test_content_is_between_354_and_the_dot() -> None:
     units = parse(*TRANSACTION)
-    assert ("ContentPart", b"A: b\r\n\r\n..\r\n.x\r\n\r\n") in units
-    assert units.index(("end",)) == units.index(("ContentPart", b"A: b\r\n\r\n..\r\n.x\r\n\r\n")) + 1
+    at = units.index(("ContentPart", b"A: b\r\n\r\n..\r\n.x\r\n\r\n"))
+    assert units[at - 1][:3] == ("reply", "DATA", 354)
+    assert units[at + 1 : at + 3] == [("end",), ("command", "QUIT", "QUIT")]
 
 
 def test_an_lmtp_content_has_a_reply_for_each_accepted_recipient() -> None:
@@ -88,11 +90,15 @@ def test_an_lmtp_content_has_a_reply_for_each_accepted_recipient() -> None:
         (S, b"220 x\r\n"),
         (C, b"LHLO me\r\nMAIL FROM:<>\r\nRCPT TO:<a@x>\r\nRCPT TO:<no@x>\r\nRCPT TO:<b@x>\r\nDATA\r\n"),
         (S, b"250 x\r\n250 ok\r\n250 ok\r\n550 no\r\n250 ok\r\n354 go\r\n"),
+        (C, b".\r\nMAIL FROM:<>\r\nRCPT TO:<gone@x>\r\nRSET\r\nMAIL FROM:<>\r\nRCPT TO:<c@x>\r\nDATA\r\n"),
+        (S, b"250 2.0.0 one\r\n452 4.2.2 two\r\n" + b"250 ok\r\n" * 5 + b"354 go\r\n"),
         (C, b".\r\nQUIT\r\n"),
-        (S, b"250 2.0.0 one\r\n452 4.2.2 two\r\n221 bye\r\n"),
+        (S, b"250 2.0.0 three\r\n221 bye\r\n"),
     )
-    finals = [(u[1], u[2], u[4]) for u in units if u[0] == "reply"][-3:]
-    assert finals == [("CONTENT", 250, "a@x"), ("CONTENT", 452, "b@x"), ("QUIT", 221, None)]
+    finals = [(u[1], u[2], u[4]) for u in units if u[0] == "reply" and u[1] in ("CONTENT", "QUIT")]
+    assert finals == [
+        ("CONTENT", 250, "a@x"), ("CONTENT", 452, "b@x"), ("CONTENT", 250, "c@x"), ("QUIT", 221, None),
+    ]  # fmt: skip
 
 
 def test_bdat_chunks_are_content_and_the_last_one_ends_it() -> None:
@@ -181,16 +187,17 @@ def test_octets_after_starttls_are_not_parsed() -> None:
         (C, b"STARTTLS\r\nMAIL FROM:<early@x>\r\n"),
         (S, b"220 go\r\n\x16\x03\r\n"),
         (C, b"\x16\x03DATA\r\n"),
+        (S, b"250 later\r\n"),
     )
     assert units[3:] == [
         ("octets", C, b"MAIL FROM:<early@x>\r\n\x16\x03DATA\r\n"),
-        ("octets", S, b"\x16\x03\r\n"),
+        ("octets", S, b"\x16\x03\r\n250 later\r\n"),
     ]
 
 
 def test_an_unsolicited_reply_answers_no_verb() -> None:
-    units = parse((S, b"220 x\r\n421 4.4.2 idle\r\n"))
-    assert units[-1][:3] == ("reply", "", 421)
+    units = parse((S, b"220 x\r\n421 4.4.2 idle\r\n"), (C, b"NOOP\r\n"), (S, b"250 ok\r\n"))
+    assert [u[1:3] for u in units if u[0] == "reply"] == [("GREETING", 220), ("", 421), ("NOOP", 250)]
 
 
 @pytest.mark.parametrize(
@@ -203,6 +210,8 @@ def test_an_unsolicited_reply_answers_no_verb() -> None:
         (b"250 " + b"x" * 507 + b"\r\n", "a line has 513 octets, more than 512"),
         (b"250 ok\n", "a line does not end with CRLF"),
         (b"250-x\n250 y\r\n", "a line does not end with CRLF"),
+        (b"250-x\r\n250 y\n", "a line does not end with CRLF"),
+        (b"250-x\r\n250 " + b"y" * 507 + b"\r\n", "a line has 513 octets, more than 512"),
         (b"250-x\r\n251 y\r\n", "its lines have different codes: 250, 251"),
         (b"25 ok\r\n", "a line does not begin with three digits and a space or a hyphen"),
         (b"250_ok\r\n", "a line does not begin with three digits and a space or a hyphen"),
@@ -231,6 +240,9 @@ def test_unfinished_lines_are_buffered_within_a_limit() -> None:
     (unit,) = parser.feed_client(b"\r\n")
     assert isinstance(unit, CommandLine)
     assert len(unit.line) == TEXT + 3
+    (reply,) = parser.feed_server(b"\r\n")
+    assert isinstance(reply, WholeReply)
+    assert [len(line) for line in reply.lines] == [TEXT + 3]
 
 
 def test_the_client_buffer_is_full_before_354_and_no_longer_after() -> None:
@@ -256,17 +268,22 @@ def test_unsolicited_replies_are_parsed_up_to_a_limit() -> None:
     assert reply.to == "NOOP"
 
 
-def test_an_endless_reply_is_buffered_within_a_limit() -> None:
+@pytest.mark.parametrize(
+    ("line", "at_once", "kept"),
+    [(b"220-\r\n", 5_000, REPLY_LINES), (b"220-" + b"x" * 1994 + b"\r\n", 200, REPLY // 2000)],
+    ids=["too many lines", "too many octets"],
+)
+def test_an_endless_reply_is_buffered_within_a_limit(line: bytes, at_once: int, kept: int) -> None:
     parser = SessionParser()
     raw = 0
     for _ in range(100):
-        units = parser.feed_server(b"220-\r\n" * 5_000)
+        units = parser.feed_server(line * at_once)
         raw += sum(len(unit.raw) for unit in units)
-        assert parser.unparsed_server_size <= 6 * (REPLY_LINES + 5_000)
+        assert parser.unparsed_server_size <= len(line) * (kept + at_once)
     *_, reply = parser.feed_server(b"220 x\r\n")
     assert isinstance(reply, WholeReply)
-    assert len(reply.lines) == REPLY_LINES + 1
-    assert raw + sum(len(u.raw) for u in [reply]) + parser.unparsed_server_size == 100 * 5_000 * 6 + 7
+    assert len(reply.lines) == kept + 1
+    assert raw + len(reply.raw) + parser.unparsed_server_size == 100 * at_once * len(line) + 7
 
 
 def test_unanswered_commands_are_parsed_up_to_a_limit() -> None:
@@ -274,6 +291,13 @@ def test_unanswered_commands_are_parsed_up_to_a_limit() -> None:
     units = parser.feed_client(b"NOOP\r\n" * 20_000)
     assert len(units) == MAX_PENDING - 1, "the greeting is pending too"
     assert parser.client_buffer_full
+    parser.feed_server(b"220 x\r\n250 ok\r\n")
+    assert parser.client_unblocked
+    (unit,) = parser.feed_client(b"")
+    assert isinstance(unit, CommandLine), "one more for each reply"
+    parser.feed_server(b"")
+    (unit,) = parser.feed_client(b"")
+    assert isinstance(unit, CommandLine)
 
 
 LMTP = (

@@ -81,14 +81,16 @@ def test_an_enhanced_code_is_expected_only_of_servers_that_offer_them(offers: by
 
 def test_a_line_is_not_sent_where_its_keyword_is_not_offered() -> None:
     said, heard, _ = run_talk(
-        (b"250-x\r\n250 PIPELINING\r\n", b"250 ok\r\n"),
+        (b"250-x\r\n250 PIPELINING\r\n", b"250 ok\r\n", b"250 ok\r\n"),
+        {"say": "HELP", "code": 214, "where": "PIPELINING"},  # nothing is offered yet
         {"say": "EHLO me", "code": 250, "has": "SIZE 100", "where": "SIZE"},
         {"say": "MAIL FROM:<> SIZE=101", "code": 552, "where": "SIZE"},
+        {"say": "RSET", "code": 250, "where": "PIPELINING"},
         {"say": "NOOP", "code": 250},
     )
     assert said.problem == ""
-    assert [exchange.sent for exchange in said.exchanges] == ["EHLO me", "NOOP"]
-    assert heard == [b"EHLO me\r\n", b"NOOP\r\n"]
+    assert [exchange.sent for exchange in said.exchanges] == ["EHLO me", "RSET", "NOOP"]
+    assert heard == [b"EHLO me\r\n", b"RSET\r\n", b"NOOP\r\n"]
 
 
 @pytest.mark.parametrize(

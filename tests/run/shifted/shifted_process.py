@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -41,8 +42,10 @@ async def running_shifted(
 ) -> AsyncIterator[tuple[ShiftedProgram, Process]]:
     """Start a program with a shifted clock, and yield it; the test calls `on_ready`.
 
-    At the end wait for the program, which must exit with 0; kill it if the test fails.
+    At the end wait for the program, which must exit with 0; kill it if the test fails. It also fails when time has
+    passed by itself instead of being jumped over.
     """
+    began = time.monotonic()
     shifted = clock.shifted_program(directory / "clock")
     assert shifted is not None
     process = await _guarded(shifted, *argv, stdout=stdout)
@@ -50,6 +53,7 @@ async def running_shifted(
         yield shifted, process
         shifted.on_ending()
         assert await process.wait() == 0
+        assert time.monotonic() - began < HOUR / 2, "time was not jumped over: it passed by itself"
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

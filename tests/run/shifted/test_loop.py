@@ -79,19 +79,22 @@ def test_the_representation_has_the_shifted_time() -> None:
 
 
 def test_timers_of_programs_and_harness_expire_in_their_order(tmp_path: Path) -> None:
-    """Both print at alternate times; a timer that was jumped over would be out of order."""
+    """Both print at alternate times: a timer jumped over is out of order, if a program's, or late, if the harness's."""
 
     async def main(clock: Clock) -> list[str]:
         order: list[str] = []
+        late: list[float] = []
 
         async def listen(stream: asyncio.StreamReader) -> None:
             while line := await stream.readline():
                 order.append(line.decode().strip())
 
         async def beat() -> None:
+            began = clock.elapsed()
             await clock.sleep(1800)
             for number in range(6):
                 order.append(f"harness {number}")
+                late.append(clock.elapsed() - (began + 1800 + number * 3600))
                 await clock.sleep(3600)
 
         program = "import time\nfor n in range(6): time.sleep(3600); print('program', n, flush=True)"
@@ -100,6 +103,7 @@ def test_timers_of_programs_and_harness_expire_in_their_order(tmp_path: Path) ->
             assert process.stdout is not None
             shifted.on_ready()
             await asyncio.gather(listen(process.stdout), beat())
+        assert max(late) < 600, "the harness was not woken at a program's timer"
         return order
 
     order = run_with_clock(main, "shifted")
@@ -213,11 +217,14 @@ assert ours.recv(4) == b"done"
     assert run_with_clock(main, "shifted") < HOUR
 
 
-@pytest.mark.parametrize("by", ["a socket", "a timer"])
+@pytest.mark.parametrize("by", ["a socket", "a timer", "a jump"])
 def test_programs_are_asked_again_after_each_action_of_the_loop(
     by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After any number of turns, with or without progress: a program may have received what was sent meanwhile."""
+    """After any number of turns, with or without progress: a program may have received what was sent meanwhile.
+
+    After a jump a program may have been woken by its own timer.
+    """
     ours, theirs = socket.socketpair()
     deadline, ask, poll = ProcessTree.quiet_until, ProcessTree.ask_again, OrderedSelector.poll
     actions: list[str] = []
@@ -241,6 +248,9 @@ def test_programs_are_asked_again_after_each_action_of_the_loop(
     def looked(tree: ProcessTree) -> int | None:
         if actions.count("acted") == turns:
             return deadline(tree)
+        if by == "a jump":
+            actions.append("acted")
+            return int((asyncio.get_running_loop().time() + 60) * 1e9)
         if not actions or actions[-1] != "begun":
             actions.append("begun")
             loop = asyncio.get_running_loop()

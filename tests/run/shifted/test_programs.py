@@ -19,7 +19,7 @@ from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.shifted import process_tree
 from conformance.run.shifted.shared_page import UNSHIFTED_WAITS, SharedPage
 from conformance.run.shifted.shim_library import CannotShift, UnshiftedWait, build_shim, check_program, why_not_shifted
-from tests.run.shifted.shifted_process import MARKS, compile_program, run_shifted
+from tests.run.shifted.shifted_process import MARKS, compile_program, run_shifted, running_shifted
 
 pytestmark = MARKS
 
@@ -72,6 +72,11 @@ def test_a_script_that_executes_a_static_program_is_refused_once_it_runs(tmp_pat
     script.chmod(0o755)
     with pytest.raises(CannotShift, match="runs without the shim: it is static, setuid, or cleaned its environment"):
         check_once_it_runs(tmp_path, program, [str(script)], os.environ)
+    dynamic = tmp_path / "dynamic"
+    dynamic.mkdir()
+    program = compile_program(dynamic, "waits", "-pthread")
+    script.write_text(f"#!/bin/sh\nexec {program} sleep\n")
+    assert str(program) in check_once_it_runs(dynamic, program, [str(script)], os.environ)
 
 
 def test_a_program_that_is_still_loading_is_waited_for(tmp_path: Path) -> None:
@@ -122,9 +127,13 @@ def test_a_setuid_program_is_refused(tmp_path: Path) -> None:
     program = compile_program(tmp_path, "waits", "-pthread")
     os.chown(program, 65534, 65534)
     check_program(str(program))
-    program.chmod(0o4755)
-    with pytest.raises(CannotShift, match="is setuid: the loader drops what would move its clock"):
-        check_program(str(program))
+    for mode in (0o4755, 0o2755):
+        program.chmod(mode)
+        with pytest.raises(CannotShift, match="is setuid: the loader drops what would move its clock"):
+            check_program(str(program))
+    os.chown(program, os.geteuid(), os.getegid())
+    program.chmod(0o6755)
+    check_program(str(program))  # it becomes who it is already, and the loader drops nothing
 
 
 LIMITS = {
@@ -150,14 +159,40 @@ LIMITS = {
     [(call, words) for calls, words in zip(LIMITS.values(), UNSHIFTED_WAITS, strict=True) for call in calls],
 )
 def test_a_program_that_asks_the_kernel_for_a_time_limit_is_refused(call: str, words: str, tmp_path: Path) -> None:
+    """One that sets none, with a limit of 0 or a null pointer, is not refused for that."""
     assert all(word in text for word, text in zip(LIMITS, UNSHIFTED_WAITS, strict=True))
     program = f"""
 import ctypes, socket, struct, time
 tcp, libc = socket.socket(), ctypes.CDLL(None)
 lock, limit = ctypes.create_string_buffer(64), ctypes.byref((ctypes.c_long * 2)(30, 0))
+for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+    tcp.setsockopt(socket.SOL_SOCKET, option, struct.pack('ll', 0, 0))
+tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)
+libc.semtimedop(-1, None, 0, None)
 time.sleep(60)
 {call}
 time.sleep(3600)
 """
     with pytest.raises(UnshiftedWait, match=f"it asks for what is not moved: {re.escape(words)}$"):
         run_shifted(tmp_path, sys.executable, "-c", program)
+
+
+def test_a_program_that_asks_for_one_while_it_starts_is_refused_once_it_is_ready(tmp_path: Path) -> None:
+    (call,) = LIMITS["SO_RCVTIMEO"]
+    program = f"""
+import socket, struct, time
+tcp = socket.socket()
+{call}
+print("asked", flush=True)
+time.sleep(3600)
+"""
+
+    async def main(clock: Clock) -> None:
+        words = (sys.executable, "-c", program)
+        async with running_shifted(clock, tmp_path, *words, stdout=PIPE) as (shifted, process):
+            assert process.stdout is not None
+            assert await process.stdout.readline() == b"asked\n"
+            shifted.on_ready()
+
+    with pytest.raises(CannotShift, match=f"it asks for what is not moved: {re.escape(UNSHIFTED_WAITS[0])}"):
+        run_with_clock(main, "shifted")

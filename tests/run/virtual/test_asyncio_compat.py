@@ -4,6 +4,7 @@ import ast
 import asyncio
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from conformance.clocks import CLOCKS
 from conformance.run.virtual import asyncio_compat
 from conformance.run.virtual.errors import UnsupportedPython
 from conformance.run.virtual.loop import VirtualClockEventLoop
+from conformance.run.virtual.tracking_loop import TrackingEventLoop
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = Path(conformance.__file__).parent
@@ -42,18 +44,30 @@ def test_asyncio_of_this_python_is_compatible() -> None:
     )
 
 
-def test_a_changed_method_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asyncio.SelectorEventLoop, "_start_serving", lambda self, somehow: None)
-    with pytest.raises(UnsupportedPython, match=r"SelectorEventLoop\._start_serving: use --clock scaled"):
+OVERRIDDEN = [n for n in vars(TrackingEventLoop) if re.match("_[a-z]", n) and hasattr(asyncio.SelectorEventLoop, n)]
+CALLED = ["_add_reader", "_add_writer", "_remove_writer"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("SelectorEventLoop", name) for name in (*OVERRIDDEN, *CALLED)),
+        *(("Server", name) for name in ("_attach", "_detach")),
+    ],
+)
+def test_a_changed_method_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, kind: str, name: str) -> None:
+    monkeypatch.setattr(getattr(asyncio, kind), name, lambda self, somehow: None)
+    with pytest.raises(UnsupportedPython, match=rf"has another {kind}\.{name}: use --clock scaled"):
         VirtualClockEventLoop()
 
 
-def test_a_changed_handle_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Handle(asyncio.Handle):
-        __slots__ = ("_colour",)
-
-    monkeypatch.setattr(asyncio, "Handle", Handle)
-    with pytest.raises(UnsupportedPython, match="TimerHandle"):
+@pytest.mark.parametrize("kind", ["Handle", "TimerHandle"])
+@pytest.mark.parametrize("change", ["one more", "one less"])
+def test_a_changed_handle_is_refused(monkeypatch: pytest.MonkeyPatch, kind: str, change: str) -> None:
+    slots = tuple(getattr(asyncio, kind).__slots__)
+    changed = type(kind, (), {"__slots__": (*slots, "_colour") if change == "one more" else slots[1:]})
+    monkeypatch.setattr(asyncio, kind, changed)
+    with pytest.raises(UnsupportedPython, match="has another TimerHandle: use"):
         VirtualClockEventLoop()
 
 

@@ -58,49 +58,54 @@ def test_no_ending_of_a_connection_takes_virtual_time(seed: int) -> None:
 
 
 def test_everything_sent_is_read_before_time_passes() -> None:
-    """2000 octets, each sent by itself."""
+    """2000 octets of each end, each sent by itself."""
 
-    async def main(clock: Clock) -> tuple[int, float]:
+    async def main(clock: Clock) -> tuple[int, int, float]:
         loop = asyncio.get_running_loop()
         served: asyncio.Future[Speaker] = loop.create_future()
         server = await loop.create_server(lambda: Speaker(served.set_result), "127.0.0.1", 0)
-        transport, _ = await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
+        transport, client = await loop.create_connection(Speaker, *server.sockets[0].getsockname())
         speaker = await served
         for _ in range(2000):
             transport.write(b"z")
+            speaker.transport.write(b"z")
         await clock.sleep(1e-6)
-        read = speaker.received
+        read = speaker.received, client.received
         transport.close()
         await speaker.eof
         speaker.transport.close()
         server.close()
-        return read, clock.elapsed()
+        return *read, clock.elapsed()
 
-    assert run_with_clock(main, "virtual") == (2000, 1e-6)
+    assert run_with_clock(main, "virtual") == (2000, 2000, 1e-6)
 
 
-def test_a_reader_that_pauses_does_not_stop_time() -> None:
-    """What a receiver leaves unread may stay so for hours: a slow peer is an occasion, not a stall."""
+@pytest.mark.parametrize(("octets", "waits"), [(1, False), (20_000_000, True)])
+def test_a_reader_that_pauses_does_not_stop_time(octets: int, waits: bool) -> None:
+    """What a receiver leaves unread may stay so for hours: a slow peer is an occasion, not a stall.
 
-    async def main(clock: Clock) -> tuple[bool, int, float]:
+    `waits`: the kernel does not take all of it, and the sender waits for room.
+    """
+
+    async def main(clock: Clock) -> tuple[bool, int, int, float]:
         loop = asyncio.get_running_loop()
         served: asyncio.Future[Speaker] = loop.create_future()
         server = await loop.create_server(lambda: Speaker(served.set_result), "127.0.0.1", 0)
         transport, _ = await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
         speaker = await served
         speaker.transport.pause_reading()
-        transport.write(b"y" * 20_000_000)
+        transport.write(b"y" * octets)
         await clock.sleep(7200)
-        stuck = transport.get_write_buffer_size() > 0
+        stuck, early = transport.get_write_buffer_size() > 0, speaker.received
         speaker.transport.resume_reading()
         transport.close()
         await speaker.eof
         at = clock.elapsed()
         speaker.transport.close()
         server.close()
-        return stuck, speaker.received, at
+        return stuck, early, speaker.received, at
 
-    assert run_with_clock(main, "virtual") == (True, 20_000_000, 7200.0)
+    assert run_with_clock(main, "virtual") == (waits, 0, octets, 7200.0)
 
 
 def test_closing_a_listener_resets_connections_that_were_not_accepted() -> None:
@@ -130,6 +135,13 @@ def test_the_state_and_the_octets_of_connections_and_the_queue_of_a_listener_are
         near, far = (tcp.info(end.get_extra_info("socket")) for end in (transport, speaker.transport))
         assert (near.state, near.sent, near.received) == (tcp.ESTABLISHED, 7, 3)
         assert (far.state, far.sent, far.received, far.unsent) == (tcp.ESTABLISHED, 3, 7, 0)
+        speaker.transport.pause_reading()
+        transport.write(b"x" * 20_000_000)  # more than the kernel takes
+        near = tcp.info(transport.get_extra_info("socket"))
+        assert near.unsent > 0
+        taken = 20_000_000 - transport.get_write_buffer_size()
+        assert near.sent - near.retransmitted + near.unsent == 7 + taken
+        speaker.transport.resume_reading()
         assert tcp.info(listening)[1:3] == (0, 7), "the queue is empty, and has room for seven"
         loop.remove_reader(listening.fileno())
         for queued in (1, 2):
