@@ -17,7 +17,7 @@ is that of the violating event; its `step` is the path of the expectation's step
 documented seconds. Verdicts are never changed in place: a changed one is a copy.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from conformance.history.events import AnyEvent, Attempt, FaultFired, Lag, NodeEvent, StepEvent, Talked
 from conformance.history.values import TalkExchange
@@ -64,13 +64,11 @@ def excuse_lateness(
     if lag <= limit:
         yield from verdicts
         return
-    refusals = {event.n for event in events if _is_permanent_refusal(event)}
-    failed_starts = {event.n for event in events if isinstance(event, NodeEvent) and event.action == "failed"}
+    depends_on_time = _dependence_on_time(events)
     for verdict in verdicts:
-        untimed = _is_untimed(verdict.check) or failed_starts.intersection(verdict.evidence[:1])
-        timed = not untimed and not (verdict.check in REPLY_CHECKS and refusals.intersection(verdict.evidence))
         has_room = rooms is not None and lag <= rooms.get(verdict.step or "", 0.0)
-        if verdict.outcome is Outcome.INCONCLUSIVE or (verdict.outcome is Outcome.FAIL and timed and not has_room):
+        is_excused = verdict.outcome is Outcome.FAIL and not has_room and depends_on_time(verdict)
+        if verdict.outcome is Outcome.INCONCLUSIVE or is_excused:
             yield _late_verdict(verdict, lag, limit, lags)
         else:
             yield verdict
@@ -82,11 +80,12 @@ def excuse_late_bound(
     """Return the verdict of an expectation with an upper bound; a failure becomes inconclusive when the lags add up to too much.
 
     Lags count from the time `since`, from which the bound of `within` seconds counts. They may add up to `MAX_BOUND_SHARE` of
-    the bound, or to what one lag may be (`_lag_limit`), whichever is more. `tolerance` is the clock's, in seconds.
+    the bound, or to what one lag may be (`_lag_limit`), whichever is more. `tolerance` is the clock's, in seconds. What does not
+    depend on time, such as a permanent refusal, is not excused.
     """
     lags = [lag for lag in _lag_events(events) if lag.t > since]
     total, limit = sum(lag.seconds for lag in lags), max(_lag_limit(tolerance), MAX_BOUND_SHARE * within)
-    if verdict.outcome is not Outcome.FAIL or total <= limit:
+    if verdict.outcome is not Outcome.FAIL or total <= limit or not _dependence_on_time(events)(verdict):
         return verdict
     return _late_verdict(verdict, total, limit, lags)
 
@@ -160,14 +159,37 @@ def _late_verdict(verdict: Verdict, lag: float, limit: float, lags: Iterable[Lag
     longest = max((one for one in lags if one.detail), key=lambda one: one.seconds, default=None)
     detail = f" ({longest.detail})" if longest else ""
     return _excused_verdict(
-        verdict, Reason.LATE, f"the harness or its machine ran {lag:.3g} s late{detail}, {limit:.3g} s are allowed"
+        verdict,
+        Reason.LATE,
+        f"the harness or its machine ran {_seconds(lag)} late{detail}, {_seconds(limit)} are allowed",
     )
+
+
+def _seconds(value: float) -> str:
+    """Return a number of seconds in words, with three digits at least: `0.125 s`, `1800 s`."""
+    return f"{value:.3g} s" if value < 1000 else f"{value:.0f} s"
 
 
 def _excused_verdict(verdict: Verdict, reason: Reason, cause: str) -> Verdict:
     """Return the verdict as inconclusive for this reason, with the cause, a clause, in front of its sentence."""
     sentence = f"{cause}: {verdict.sentence}"
     return verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "reason": reason, "sentence": sentence})
+
+
+def _dependence_on_time(events: Sequence[AnyEvent]) -> Callable[[Verdict], bool]:
+    """Return the function that says whether a failure in this history may be due to lateness.
+
+    Not due to it are rules that compare no times, a permanent refusal as the reply, and a node that could not be started.
+    """
+    refusals = {event.n for event in events if _is_permanent_refusal(event)}
+    failed_starts = {event.n for event in events if isinstance(event, NodeEvent) and event.action == "failed"}
+
+    def depends_on_time(verdict: Verdict) -> bool:
+        if _is_untimed(verdict.check) or failed_starts.intersection(verdict.evidence[:1]):
+            return False
+        return verdict.check not in REPLY_CHECKS or not refusals.intersection(verdict.evidence)
+
+    return depends_on_time
 
 
 def _is_untimed(check: str) -> bool:

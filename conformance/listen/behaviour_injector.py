@@ -18,6 +18,7 @@ from conformance.history.events import AnyEvent, FaultFired
 from conformance.history.recorder import ElapsedClock, Recorder
 from conformance.listen.behaviours import CLIENT, SINK, Behaviour, UnknownBehaviour, parse_behaviour
 from conformance.listen.record import HOLDING_ACTIONS, Attempted, ListenRecord
+from conformance.report.escaping import visible
 from conformance.scenarios.steps.breaking import Answer, Fault
 from conformance.wire.fault_injector import FaultInjector
 from conformance.wire.interfaces import Pair
@@ -150,7 +151,7 @@ class BehaviourInjector(FaultInjector):
             behaviour = parse_behaviour(address)
         except UnknownBehaviour as error:
             self._note_attempt(relay, address, "unknown", str(error))
-            self._answer_rcpt(relay, f"550 5.1.1 {error}"[:400])
+            self._answer_rcpt(relay, f"550 5.1.1 {visible(str(error))}"[:400])  # a CR of the client would begin a line
             return
         if behaviour is None or not self._count_attempt(address.lower(), behaviour):
             self._note_attempt(relay, address, "", f"{address} is accepted")

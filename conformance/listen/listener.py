@@ -17,6 +17,7 @@ from conformance.listen.behaviour_injector import HELD_BACK_S, BehaviourInjector
 from conformance.listen.behaviours import SINK
 from conformance.listen.record import ListenRecord
 from conformance.listen.transcript import transcript_line
+from conformance.report.escaping import visible
 from conformance.wire.link import Address, RecordedSession
 from conformance.wire.sinks import Sink, open_sink
 
@@ -96,8 +97,8 @@ class Listener:
         self.stopping.set()
 
     def _announce(self, session: str, text: str) -> None:
-        """Say what is done in a session, with the seconds since the start."""
-        self._say(f"{self._clock.elapsed():9.3f}  {session:4} !  {text}")
+        """Say what is done in a session, with the seconds since the start, in printable characters: addresses are the client's."""
+        self._say(f"{self._clock.elapsed():9.3f}  {session:4} !  {visible(text)}")
 
     def _report_event(self, event: AnyEvent) -> None:
         """Pass the event's line in the transcript to `say`, if it has one; after `MAX_EVENTS` events say so and set `stopping`."""

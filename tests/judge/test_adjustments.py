@@ -13,8 +13,10 @@ from conformance.judge.adjustments import (
     excuse_late_bound,
     excuse_lateness,
     excuse_shortage,
+    excuse_unacknowledged,
 )
 from conformance.model import RULES
+from conformance.trace.trace import Trace
 from conformance.verdicts import Outcome, Reason, Verdict, worst_in_cell
 
 
@@ -48,6 +50,8 @@ def test_a_timed_failure_of_a_late_harness_is_inconclusive(late: float, toleranc
 def test_lateness_before_the_first_step_excuses_nothing() -> None:
     assert outcome("expect.discarded", history(1000, 1), 10) is Outcome.FAIL
     assert outcome("expect.discarded", history(1, 1000), 10) is Outcome.INCONCLUSIVE
+    stepless: list[AnyEvent] = [Lag(n=0, t=0, kind="lag", seconds=1000)]
+    assert outcome("expect.discarded", stepless, 10) is Outcome.FAIL, "where no step began"
 
 
 @pytest.mark.parametrize("check", sorted(name for name, rule in RULES.items() if not rule.timed))
@@ -67,13 +71,13 @@ def test_lateness_excuses_a_transient_reply_and_not_a_permanent_one(check: str, 
         n=4, t=6, kind="talked", conversation="c", client="outside", server="mta1", listener="frontend",
         exchanges=(TalkExchange(said="EHLO", code=250), TalkExchange(said="NOOP", code=code)),
     )  # fmt: skip
+    of_another = replace(answered, n=5, message="n#1", code=550)  # it is not what the verdict is about
     for event in (answered, talked):
         verdict = Verdict(check=check, outcome=Outcome.FAIL, sentence="not as written", evidence=(event.n,))
-        (excused,) = excuse_lateness([verdict], [*history(0, 20), event], 10)
+        events = [*history(0, 20), event, of_another]
+        (excused,) = excuse_lateness([verdict], events, 10)
         assert excused.outcome is expected
-        (timed,) = excuse_lateness(
-            [verdict.model_copy(update={"check": "expect.delivered"})], [*history(0, 20), event], 10
-        )
+        (timed,) = excuse_lateness([verdict.model_copy(update={"check": "expect.delivered"})], events, 10)
         assert timed.outcome is Outcome.INCONCLUSIVE
 
 
@@ -93,6 +97,9 @@ def test_the_sentence_of_an_excused_failure_keeps_what_was_seen() -> None:
     assert excused.reason is Reason.LATE
     (short,) = excuse_shortage([verdict], [STARVED])
     assert short.sentence == "the machine ran out of something under mbx1 (a process was killed): it came late"
+    of_message = verdict.model_copy(update={"requirements": ("RL-ACK-01",), "message": "m#1"})
+    unacknowledged = excuse_unacknowledged(of_message, Trace([]))
+    assert unacknowledged.sentence == "m#1 was never acknowledged, so RL-ACK-01 cannot be judged by it: it came late"
 
 
 def test_lateness_does_not_excuse_a_server_that_failed_to_start() -> None:
@@ -144,6 +151,26 @@ def test_a_longer_bound_tolerates_a_longer_delay() -> None:
     assert excuse_late_bound(verdict, late, since=10, within=600, tolerance=10).reason is Reason.LATE
 
 
+def test_delays_within_a_bound_do_not_excuse_a_permanent_refusal() -> None:
+    for code, expected in ((550, Outcome.FAIL), (451, Outcome.INCONCLUSIVE)):
+        answered = Attempt(
+            n=9, t=20, kind="attempt", message="m#1", attempt=1, client="outside", server="mta1", listener="frontend",
+            outcome="answered", code=code,
+        )  # fmt: skip
+        verdict = Verdict(check="expect.reply", outcome=Outcome.FAIL, sentence="another code", evidence=(9,))
+        late = [*several((11, 400)), answered]
+        assert excuse_late_bound(verdict, late, since=10, within=40, tolerance=10).outcome is expected
+
+
+@pytest.mark.parametrize(
+    ("late", "words"), [(0.125, "0.125 s"), (999.4, "999 s"), (1800, "1800 s"), (86400, "86400 s")]
+)
+def test_a_delay_is_written_without_an_exponent(late: float, words: str) -> None:
+    verdict = Verdict(check="expect.discarded", outcome=Outcome.FAIL, sentence="late")
+    (excused,) = excuse_lateness([verdict], history(0, late), 0)
+    assert excused.sentence == f"the harness or its machine ran {words} late, 0 s are allowed: late"
+
+
 def test_delays_within_a_bound_do_not_change_a_pass() -> None:
     verdict = Verdict(check="expect.reply", outcome=Outcome.PASS, sentence="")
     assert excuse_late_bound(verdict, several((11, 400)), since=10, within=40, tolerance=10) == verdict
@@ -171,11 +198,10 @@ def test_both_kinds_of_lateness_give_the_same_sentence_and_reason() -> None:
     assert list(excuse_lateness([whole], [*history(0, 0), lag], 10)) == [whole]
 
 
-def test_an_inconclusive_verdict_of_a_late_harness_has_the_reason_late() -> None:
+@pytest.mark.parametrize("check", ["harness.fault-fired", "invariant.content-unchanged"])  # one compares no times
+def test_an_inconclusive_verdict_of_a_late_harness_has_the_reason_late(check: str) -> None:
     """A fault that never fired may have missed its moment: the cell is worth another try."""
-    verdict = Verdict(
-        check="harness.fault-fired", outcome=Outcome.INCONCLUSIVE, reason=Reason.NO_OCCASION, sentence="it never fired"
-    )
+    verdict = Verdict(check=check, outcome=Outcome.INCONCLUSIVE, reason=Reason.NO_OCCASION, sentence="it never fired")
     (late,) = excuse_lateness([verdict], history(0, 20), 10)
     (punctual,) = excuse_lateness([verdict], history(0, 9), 10)
     assert (late.outcome, late.reason) == (Outcome.INCONCLUSIVE, Reason.LATE)
@@ -208,7 +234,9 @@ def test_a_broken_should_is_a_pass_with_a_remark(requirements: tuple[str, ...]) 
 
 @pytest.mark.parametrize("requirements", [("SR-MNT-04",), ("SR-MNT-04", "SR-WIR-05"), ("SR-XXX-01",), ()])
 def test_a_failure_that_blames_another_row_first_stays_a_failure(requirements: tuple[str, ...]) -> None:
-    assert list(apply_should_level([failed(*requirements)], "warn")) == [failed(*requirements)]
+    of_another, of_should = apply_should_level([failed(*requirements), failed("SR-WIR-05")], "warn")
+    assert of_another == failed(*requirements)
+    assert of_should.outcome is Outcome.PASS, "one that blames a `should` row first"
 
 
 def test_a_remark_does_not_hide_a_failure_of_its_cell() -> None:

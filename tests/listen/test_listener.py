@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from conformance.history.events import Delivered
 from tests.listen.listening import Listening, RawClient, deliver, listening
 
 pytestmark = pytest.mark.integration
@@ -42,23 +43,36 @@ def test_x2_and_always_and_5yz_act_more_than_once(listener: Listening):
     twice = [deliver(listener, b"rcpt-451-x2@b.test")[:3] for _ in range(4)]
     assert twice == [b"451", b"451", b"250", b"451"]
     assert [deliver(listener, b"dot-451-always@b.test")[:3] for _ in range(3)] == [b"451"] * 3
-    assert [deliver(listener, b"dot-550@b.test")[:3] for _ in range(3)] == [b"550"] * 3
+    for local in (b"rcpt-550", b"data-554", b"dot-550"):
+        assert [deliver(listener, local + b"@b.test")[:3] for _ in range(3)] == [local[-3:]] * 3
 
 
 def test_addresses_are_counted_by_themselves(listener: Listening):
+    addresses = (b"rcpt-451@b.test", b"rcpt-451@c.test", b"rcpt-451+1@b.test", b"rcpt-451+2@b.test")
     for code in (b"451", b"250", b"451"):
-        assert [deliver(listener, b"rcpt-451+%d@b.test" % n)[:3] for n in range(3)] == [code] * 3
+        assert [deliver(listener, to)[:3] for to in addresses] == [code] * 4
 
 
-def test_a_recipient_is_refused_and_another_in_the_same_message_accepted(listener: Listening):
+@pytest.mark.parametrize(
+    "replies",
+    [((b"alice", b"250"), (b"rcpt-550", b"550")), ((b"rcpt-550", b"550"), (b"alice", b"250"))],
+    ids=["accepted-first", "refused-first"],
+)
+def test_a_recipient_is_refused_and_another_in_the_same_message_accepted(
+    listener: Listening, replies: tuple[tuple[bytes, bytes], ...]
+):
     client = RawClient(listener)
     client.hello()
     client.ask(b"MAIL FROM:<a@a.test>")
-    assert client.ask(b"RCPT TO:<alice@b.test>")[:3] == b"250"
-    assert client.ask(b"RCPT TO:<rcpt-550@b.test>")[:3] == b"550"
+    for local, code in replies:
+        assert client.ask(b"RCPT TO:<%s@b.test>" % local)[:3] == code
     assert client.ask(b"DATA")[:3] == b"354"
     assert client.ask(b"x\r\n.")[:3] == b"250"
     client.quit()
+    listener.stop()
+    assert listener.record is not None
+    delivered = [event.recipient for event in listener.record.events if isinstance(event, Delivered)]
+    assert delivered == ["alice@b.test"]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +112,9 @@ def test_what_a_transaction_asked_for_ends_with_it(listener: Listening, local: b
     client.ask(b"RSET")
     assert client.message(b"alice@b.test")[:3] == b"250"
     assert client.message(b"%s@b.test" % local)[:3] == b"250", "its turn to be accepted"
-    client.quit()
+    acted = client.message(b"%s@b.test" % local)[:3]
+    assert acted == (b"451" if local == b"dot-451" else b""), "it acts in a transaction that is not reset"
+    client.close()
 
 
 def test_a_content_of_one_line_of_eight_million_octets_is_answered_in_time(listener: Listening):
@@ -151,9 +167,13 @@ def test_what_a_client_sends_is_printed_without_control_characters(listener: Lis
     client = RawClient(listener)
     client.reply()
     client.ask(b"EHLO \x1b[2Jx")
+    client.ask(b"MAIL FROM:<a@a.test>")
+    client.ask(b"RCPT TO:<\x1b[3J@b.test>")
+    assert client.ask(b"RCPT TO:<rcpt-45\r\x1b[4J@b.test>").count(b"\r") == 1, "the end of the reply alone"
     client.quit()
     listener.stop()
-    assert any(r"\x1b[2Jx" in line for line in listener.lines)
+    for shown in (r"\x1b[2Jx", r"\x1b[3J@b.test is accepted", r"rcpt-45\r\x1b[4j: no such behaviour"):
+        assert any(shown in line for line in listener.lines)
     assert [line for line in listener.lines if not line.isprintable()] == []
 
 
