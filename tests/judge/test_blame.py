@@ -15,6 +15,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.steps.action import Expect, Step
+from conformance.topology import Topology
 from conformance.verdicts import Outcome
 from tests.judge.history import History, Mail
 from tests.judge.lines import add_lines
@@ -55,12 +56,23 @@ def test_without_a_matching_row_the_scenarios_order_stays(verb: str, kind: Viola
     assert EXPECTATION_CHECKS[verb].blame.order_rows(kind, rows, all_2010=False) == rows
 
 
-@pytest.mark.parametrize(("all_2010", "row"), [(False, "SR-CRE-01"), (True, "SR-E10-03")])
-def test_a_missing_shadow_is_blamed_on_its_own_row_where_the_scenario_names_none(all_2010: bool, row: str):
+@pytest.mark.parametrize(
+    ("all_2010", "row", "topology", "server"),
+    [
+        (False, "SR-CRE-01", "mixed-organisation", "mbx1"),  # some of its servers are of 2010
+        (True, "SR-E10-03", "hubs-one-site", "hub1"),
+    ],
+)
+def test_a_missing_shadow_is_blamed_on_its_own_row_where_the_scenario_names_none(
+    all_2010: bool, row: str, topology: str, server: str
+):
     blame = EXPECTATION_CHECKS["shadow"].blame
     assert blame.order_rows("missing", ("SR-OUT-03",), all_2010=all_2010) == (row, "SR-OUT-03")
     named = blame.order_rows("missing", ("SR-OUT-03", "SR-CRE-01"), all_2010=all_2010)
     assert named == ("SR-CRE-01", "SR-OUT-03"), "where the scenario names one"
+    servers = load_topology(paths.fixtures() / "topologies" / f"{topology}.yaml")
+    lines = f"outside > {server}  m: 250\ndrained"
+    assert blamed(lines, ("shadow", {"of": "m"}), rows=("SR-OUT-03",), topology=servers)[0] == row, "in a cell"
 
 
 def test_checks_blame_rows_of_the_catalogue_only():
@@ -80,9 +92,14 @@ def test_checks_blame_rows_of_the_catalogue_only():
 CROSS_SITE = load_topology(paths.fixtures() / "topologies" / "cross-site-dag.yaml")
 
 
-def blamed(history: str, *expected: tuple[str, dict[str, object]], rows: tuple[str, ...]) -> list[str]:
+def blamed(
+    history: str,
+    *expected: tuple[str, dict[str, object]],
+    rows: tuple[str, ...],
+    topology: Topology = CROSS_SITE,
+) -> list[str]:
     """Return the rows of the violations of a cell, in their order."""
-    made = History(CROSS_SITE)
+    made = History(topology)
     made.add_message(Mail("m"))
     add_lines(made, history)
     steps = []
@@ -96,7 +113,7 @@ def blamed(history: str, *expected: tuple[str, dict[str, object]], rows: tuple[s
         made.step("reached", str(number), "expect")
         made.step("ended", str(number), "expect")
     cell = Cell(
-        scenario="s", title="t", path="", line=1, axes={}, requirements=rows, needs=(), topology=CROSS_SITE, drain=1,
+        scenario="s", title="t", path="", line=1, axes={}, requirements=rows, needs=(), topology=topology, drain=1,
         steps=tuple(steps), sha256="0",
     )  # fmt: skip
     setting = JudgeSettings("virtual", 0.0, frozenset({"shadow-2013"}), True)
@@ -114,9 +131,14 @@ def blamed(history: str, *expected: tuple[str, dict[str, object]], rows: tuple[s
         ({"code": 250}, "451", "SR-ENA-03"),  # a refusal too many
         ({"classes": [2]}, "451", "SR-ENA-03"),
         ({"classes": [2, 5]}, "451", "RL-RPL-01"),
+        ({"code": 250}, "nothing", "SR-ENA-03"),
+        ({"code": 450}, "nothing", "RL-RPL-01"),
+        ({"code": 450}, "451", "SR-ENA-04"),  # another refusal of the class
+        ({"classes": [4], "text": "stored"}, "451", "SR-ENA-04"),
+        ({"code": 450}, "550", "RL-RPL-01"),
     ],
 )
-def test_rows_about_refusals_are_blamed_only_where_a_refusal_is_missing_or_one_too_many(
+def test_rows_about_refusals_are_blamed_only_where_a_refusal_is_missing_or_another_or_one_too_many(
     fields: dict[str, object], said: str, first: str
 ):
     lines = f"outside > mbx1  m: {said}"
@@ -127,9 +149,19 @@ SHADOW = ("shadow", {"of": "m", "by": "mbx1", "on": ["mbx2", "mbx3"], "stored": 
 ATTEMPTS = ("shadow-attempts", {"of": "m", "by": "mbx1", "sites": ["remote", "remote", "remote", "remote", "local"]})
 
 
-def test_attempts_at_wrong_sites_are_blamed_before_the_missing_shadow():
-    lines = "outside > mbx1  m\n" + 4 * "mbx1 >< mbx4\n" + "outside < mbx1  250\nmbx1 > mbx1-store  m: 250\ndrained"
-    assert blamed(lines, SHADOW, ATTEMPTS, rows=("SR-PRF-01", "SR-PRF-04")) == ["SR-PRF-01", "SR-CRE-01", "SR-CRE-01"]
+@pytest.mark.parametrize(
+    ("servers", "first"),
+    [
+        ("mbx4 mbx4 mbx4 mbx4", "SR-PRF-05"),  # too few in its own site
+        ("mbx4 mbx4 mbx4 mbx2", "SR-PRF-04"),  # too few in another site
+        ("mbx2 mbx4 mbx4 mbx4 mbx4", "SR-PRF-01"),  # in another order
+    ],
+)
+def test_attempts_at_wrong_sites_are_blamed_before_the_missing_shadow(servers: str, first: str):
+    attempts = "".join(f"mbx1 >< {server}\n" for server in servers.split())
+    lines = f"outside > mbx1  m\n{attempts}outside < mbx1  250\nmbx1 > mbx1-store  m: 250\ndrained"
+    rows = ("SR-PRF-01", "SR-PRF-04", "SR-PRF-05")
+    assert blamed(lines, SHADOW, ATTEMPTS, rows=rows) == [first, "SR-CRE-01", "SR-CRE-01"]
 
 
 def test_without_attempts_the_missing_shadow_is_blamed_first():

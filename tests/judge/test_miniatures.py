@@ -21,6 +21,8 @@ def identify(one: Miniature) -> str:
 def test_a_miniature_gets_its_verdict(one: Miniature) -> None:
     verdict = one.judge()
     assert verdict.outcome is one.outcome, verdict.sentence
+    assert not verdict.remark, verdict.sentence
+    assert (verdict.occasions == 0) is (one.kind == "vacuous")
     assert one.says in verdict.sentence
     if one.kind == "bad":
         assert verdict.requirements[0] == one.requirement
@@ -88,7 +90,7 @@ def test_a_good_miniature_of_a_rule_violates_no_invariant_and_no_rule_of_its_top
         identify(one): [
             v.sentence
             for v in one.all_verdicts()
-            if v.outcome.value in ("fail", "error")
+            if (v.outcome.value in ("fail", "error") or v.remark)
             and (v.check in topics[one.file] or v.check.startswith("invariant."))
         ]
         for one in miniatures()

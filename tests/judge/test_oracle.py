@@ -76,6 +76,18 @@ CORRECT_ACTIONS: tuple[Action, ...] = (
 )
 """The actions of a correct history; generated ones leave some out and insert others."""
 
+GIVEN, SHADOWED, ANSWERED, STORED, PASSED, QUERIED = CORRECT_ACTIONS
+INCORRECT_ACTIONS: dict[str, tuple[Action, ...]] = {
+    "nothing-acknowledged-is-lost": (GIVEN, SHADOWED, ANSWERED),
+    "two-copies-at-acknowledgement": (GIVEN, ANSWERED, STORED, PASSED, QUERIED),
+    "shadow-inside-boundary": (*CORRECT_ACTIONS, ("shadow", "mbx1", "mbx3", "m", "s2", "250", False, ())),
+    "no-discard-before-delivery": (GIVEN, SHADOWED, ANSWERED, QUERIED, STORED, PASSED),
+    "no-duplicate-in-mailbox": (GIVEN, SHADOWED, ANSWERED, STORED, STORED, PASSED, QUERIED),
+    "one-final-reply": (*CORRECT_ACTIONS, ("again", "mbx1")),
+    "content-unchanged": (GIVEN, SHADOWED, ANSWERED, STORED, (*PASSED[:-1], True), QUERIED),
+}
+"""Invariant -> the actions of the correct history with a change that violates it."""
+
 
 @dataclass(frozen=True)
 class GeneratedHistory:
@@ -186,3 +198,5 @@ def test_a_correct_history_is_no_violation_for_either(name: str) -> None:
             False,
             False,
         )
+    changed = GeneratedHistory(INCORRECT_ACTIONS[name], mandatory=True, attempts=1, window=3600, twins=False)
+    assert opinions(changed, name) == (True, True), "with one change"

@@ -7,6 +7,8 @@ import pytest
 
 from conformance import paths
 from conformance.generations import SHADOW_CAPABILITIES
+from conformance.history.events import Talked
+from conformance.history.values import TalkExchange
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import LACKS, Cell
@@ -40,13 +42,22 @@ def test_scenarios_for_ordinary_relays_name_a_row_that_binds_relays(scenario: Sc
 
 
 def judged(
-    history: str, *, requirements: tuple[str, ...] = ("RL-ACK-03",), claims: frozenset[str] = RELAY, **expect: Any
-) -> tuple[Verdict, ...]:
-    """Judge a history of the topology `relay` with one expectation at its end."""
+    history: str, *, requirements: tuple[str, ...] = ("RL-ACK-03",), claims: frozenset[str] = RELAY, greeted: str = "",
+    **expect: Any,
+) -> tuple[Verdict, ...]:  # fmt: skip
+    """Judge a history of the topology `relay` with one expectation at its end.
+
+    `greeted` is the reply to EHLO in a talk `t` that did not go as written; '' for no talk.
+    """
     topology = load_topology(paths.fixtures() / "topologies" / "relay.yaml")
     built = History(topology)
     built.add_message(Mail("m", ("victor@outside.test",), sender="alice@outside.test"))
     add_lines(built, history)
+    if greeted:
+        session = built.session("outside", "mta1").name
+        exchanges = (TalkExchange(said="EHLO x", code=250, text=greeted),)
+        built.add(Talked, conversation="t", client="outside", server="mta1", listener="frontend", session=session,
+                  exchanges=exchanges, problem="expected 502")  # fmt: skip
     ((verb, fields),) = expect.items()
     action = Expect(verb=verb, expectation=EXPECTATIONS[verb].model_validate(fields))
     built.step("reached", "1", "expect")
@@ -92,6 +103,9 @@ def test_a_shadow_server_is_blamed_on_both_rows_and_a_relay_on_its_own() -> None
     of_relay = judged(WRONG, requirements=rows, delivered={"of": "m"})[0]
     assert (of_shadow_server.outcome, of_shadow_server.requirements) == (Outcome.FAIL, rows)
     assert (of_relay.outcome, of_relay.requirements) == (Outcome.FAIL, ("RL-ACK-03",))
+    for claims, blamed in ((RELAY | SHADOW_CAPABILITIES, rows), (RELAY, ("RL-ACK-03",))):
+        verdict = judged(WRONG, claims=claims, delivered={"of": "m", "requirements": rows})[0]
+        assert (verdict.outcome, verdict.requirements) == (Outcome.FAIL, blamed), "the expectation names its rows"
 
 
 REFUSED = """
@@ -106,7 +120,9 @@ drained
     [
         ("SIZE", "5.3.4 too big", Outcome.PASS),
         ("SIZE", "too big", Outcome.FAIL),
+        ("SIZE", "5.7.1 too big", Outcome.FAIL),
         ("nothing", "too big", Outcome.PASS),
+        ("nothing", "5.7.1 too big", Outcome.PASS),
     ],
 )
 def test_an_enhanced_code_is_required_only_where_it_is_offered(offers: str, text: str, outcome: Outcome) -> None:
@@ -118,6 +134,23 @@ def test_an_enhanced_code_is_required_only_where_it_is_offered(offers: str, text
 def test_an_expectation_about_a_keyword_applies_only_where_it_is_offered(offers: str, outcome: Outcome) -> None:
     history = f"mta1 offers {offers} at frontend\noutside > mta1  m: 250\nmta1 > outside  m: 250\ndrained"
     assert judged(history, reply={"of": "m", "code": 552, "where": "SIZE"})[0].outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("offers", "greeted", "outcome"),
+    [
+        ("SIZE", "mta1", Outcome.FAIL),
+        ("nothing", "mta1", Outcome.NOT_APPLICABLE),
+        ("nothing", "mta1 SIZE 100", Outcome.FAIL),
+    ],
+    ids=["on the wire", "nowhere", "within TLS"],
+)
+def test_an_expectation_about_a_conversation_applies_only_where_its_keyword_is_offered(
+    offers: str, greeted: str, outcome: Outcome
+) -> None:
+    expected = {"conversation": "t", "where": "SIZE"}
+    verdict = judged(f"mta1 offers {offers} at frontend", greeted=greeted, conversation=expected)[0]
+    assert verdict.outcome is outcome
 
 
 @pytest.mark.parametrize(

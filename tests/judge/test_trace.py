@@ -8,7 +8,7 @@ import pytest
 from conformance import invariants as declared
 from conformance import model, paths
 from conformance.history.events import AnyEvent, Command, Connected, Content, Delivered, FaultFired, Reply
-from conformance.history.values import Operation
+from conformance.history.values import Operation, OperationName
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.incremental import IncrementalJudge
 from conformance.registry import RegistryError
@@ -70,12 +70,15 @@ def test_a_rule_is_waived_by_the_name_of_its_check_with_and_without_prefix(check
 
 
 def test_a_refused_recipient_is_not_part_of_the_transaction() -> None:
-    (sent,) = Trace(history("mbx1 > outside  m for a@x, b@x refusing c@x: 250").events).transactions_of("m#1")
-    assert (sent.recipients, sent.refused, sent.accepted_recipients) == (["a@x", "b@x"], ["c@x"], ["a@x", "b@x"])
+    made = history("mbx1 > outside  m for a@x, b@x refusing c@x deferring d@x: 250")
+    (sent,) = Trace(made.events).transactions_of("m#1")
+    assert (sent.recipients, sent.refused) == (["a@x", "b@x"], ["c@x", "d@x"])
+    assert sent.accepted_recipients == ["a@x", "b@x"]
 
 
-def test_mail_begins_a_transaction_whatever_operation_a_damaged_history_gives_it() -> None:
-    asked = Operation(name="request-shadow", server="mbx1", database="x")
+@pytest.mark.parametrize("name", ["request-shadow", "track-shadow", "shadow-message", "shadow-stored", "discard-list"])
+def test_mail_begins_a_transaction_whatever_operation_a_damaged_history_gives_it(name: OperationName) -> None:
+    asked = Operation(name=name, server="mbx1", database="x")
     events = [
         Connected(n=0, t=0, session="s1", client="outside", server="mbx1", listener="frontend"),
         Command(n=1, t=0, session="s1", verb="MAIL", line="MAIL FROM:<a@b.test>", operation=asked),
@@ -130,19 +133,23 @@ def test_pipelined_replies_are_paired_with_their_commands() -> None:
     one = made.session("mbx1", "outside")
     for to, code in (("MAIL", 250), ("RCPT", 250), ("RCPT", 550)):
         made.reply_to(one, to, code, "x")
-    (sent,) = Trace(made.events).transactions
+    trace = Trace(made.events)
+    (sent,) = trace.transactions
     assert (sent.recipients, sent.refused) == (["b@x"], ["c@x"])
+    _, *pairs = [(x.command.line, x.reply and x.reply.code) for x in trace.sessions[one.name].exchanges]
+    assert pairs == [("MAIL FROM:<a@x>", 250), ("RCPT TO:<b@x>", 250), ("RCPT TO:<c@x>", 550)], "behind EHLO"
 
 
-def test_an_lmtp_reply_accepts_the_message_for_its_recipient_only() -> None:
+@pytest.mark.parametrize(("codes", "accepted"), [((250, 451), (["a@x"], ["a@x"])), ((451, 250), ([], ["b@x"]))])
+def test_an_lmtp_reply_accepts_the_message_for_its_recipient_only(
+    codes: tuple[int, int], accepted: tuple[list[str], list[str]]
+) -> None:
     made = history("mbx1 > mbx1-store  m for a@x, b@x")
     one = made.session("mbx1", "mbx1-store")
-    made.reply_to(one, "CONTENT", 250, "2.1.5 ok", recipient="a@x")
-    (sent,) = Trace(made.events).transactions_of("m#1")
-    assert sent.accepted_recipients == ["a@x"], "before the other reply"
-    made.reply_to(one, "CONTENT", 451, "4.3.0 later", recipient="b@x")
-    (sent,) = Trace(made.events).transactions_of("m#1")
-    assert sent.accepted_recipients == ["a@x"]
+    for recipient, code, so_far in zip(("a@x", "b@x"), codes, accepted, strict=True):
+        made.reply_to(one, "CONTENT", code, recipient=recipient)
+        (sent,) = Trace(made.events).transactions_of("m#1")
+        assert sent.accepted_recipients == so_far, f"after the reply for {recipient}"
 
 
 def test_a_message_is_identified_by_its_body_before_its_message_id() -> None:
@@ -207,17 +214,18 @@ def test_a_node_that_fails_makes_the_cell_inconclusive(line: str, check: str, wo
 ARMED = (
     step("fault", **{"as": "f", "from": "mbx1", "to": "mbx2", "does": "drop"}),
     step("kill", node="mbx1", at={"after": "dot"}),
+    step("disk", node="mbx1", **{"is": "full"}),
 )
 
 
-@pytest.mark.parametrize("armed", ARMED, ids=["fault", "moment"])
+@pytest.mark.parametrize("armed", ARMED, ids=["fault", "moment", "disk"])
 def test_a_fault_that_never_fired_makes_the_cell_inconclusive(armed: Step) -> None:
     made = history("drained")
     found = verdicts(cell(armed), made)
     assert "never" in found["harness.fault-fired"].sentence
     assert worst_in_cell(verdict.outcome for verdict in found.values()) is Outcome.INCONCLUSIVE
     assert "harness.fault-fired" not in verdicts(cell(armed), made, complete=False)
-    name = armed.action.name if armed.verb == "fault" else armed.action.occasion
+    name = armed.action.occasion if armed.verb == "kill" else armed.action.name
     made.add(FaultFired, fault=name, action="drop", client="mbx1", server="mbx2")
     found = verdicts(cell(armed), made)
     assert "harness.fault-fired" not in found
@@ -254,8 +262,9 @@ def test_an_expectation_is_judged_on_the_events_before_its_end() -> None:
         assert (found.outcome is Outcome.PASS) is (copies == 1)
 
 
-def test_an_empty_history_makes_every_verdict_not_applicable() -> None:
+def test_an_empty_history_makes_every_invariant_not_applicable_and_gives_no_other_verdict() -> None:
     events: list[AnyEvent] = []
     found = judge_cell(cell(), events, JudgeSettings("virtual", 0.0, frozenset(), complete=True))
     assert {verdict.outcome for verdict in found} == {Outcome.NOT_APPLICABLE}
+    assert {verdict.check for verdict in found} == {f"invariant.{name}" for name in declared.INVARIANTS}
     assert not Trace(events).events_of(Reply)

@@ -61,7 +61,10 @@ def test_values_are_durations_rates_and_offsets():
         assert getattr(behaviour.faults[0], field) == value
 
 
-@pytest.mark.parametrize("local", ["alice", "o'brien-smith", "sales-eu", "dot", "x+rcpt-451", "no-reply"])
+@pytest.mark.parametrize(
+    "local",
+    ["alice", "o'brien-smith", "sales-eu", "dot", "reset", "dropbox-eu", "rcpts-451", "x+rcpt-451", "no-reply"],
+)
 def test_other_addresses_ask_for_nothing(local: str):
     assert parse_behaviour(f"{local}@example.test") is None
 

@@ -1,9 +1,11 @@
 """Each check finds what breaks its clause, passes what keeps it, and says when it had no occasion."""
 
 import time
+from typing import Any
 
 import pytest
 
+from conformance.history.events import Command, Connected, Reply
 from conformance.listen.checks import judge_client
 from conformance.listen.record import ListenRecord
 from tests.listen.listening import Listening, RawClient, deliver, listening
@@ -144,6 +146,30 @@ def test_commands_that_are_sent_without_waiting_are_judged_by_the_offered_extens
     assert {name: outcomes.get(name) for name in expected} == expected
 
 
+@pytest.mark.parametrize(
+    ("keywords", "outcomes"),
+    [(("SIZE 100", "PIPELINING"), ("pass", "pass")), (("SIZE 100",), ("not-applicable", "fail"))],
+    ids=["offered", "not offered"],
+)
+def test_commands_are_sent_in_a_group_only_where_ehlo_offers_pipelining(
+    keywords: tuple[str, ...], outcomes: tuple[str, str]
+):
+    """A listener offers it by itself, so this history is written by hand."""
+    said: list[tuple[Any, dict[str, Any]]] = [
+        (Connected, {"client": "client", "server": "listen", "listener": "smtp"}),
+        (Reply, {"to": "GREETING", "code": 220, "lines": ("ready",)}),
+        (Command, {"verb": "EHLO", "line": "EHLO a.test"}),
+        (Reply, {"to": "EHLO", "code": 250, "lines": ("listen.test", *keywords)}),
+        (Command, {"verb": "MAIL", "line": "MAIL FROM:<a@a.test>"}),
+        (Command, {"verb": "RCPT", "line": "RCPT TO:<b@b.test>"}),
+        (Reply, {"to": "MAIL", "code": 250, "lines": ("ok",)}),
+        (Reply, {"to": "RCPT", "code": 250, "lines": ("ok",)}),
+    ]
+    events = tuple(kind(n=n, t=0.0, session="s1", **fields) for n, (kind, fields) in enumerate(said))
+    found = {finding.check: str(finding.outcome) for finding in judge_client(ListenRecord(events))}
+    assert (found["pipelining"], found["reply-wait"]) == outcomes
+
+
 @pytest.mark.parametrize(("waits", "outcome"), [(False, "warn"), (True, "pass")])
 def test_a_client_that_speaks_before_the_greeting_gets_a_warning(listener: Listening, waits: bool, outcome: str):
     client = RawClient(listener)
@@ -156,12 +182,19 @@ def test_a_client_that_speaks_before_the_greeting_gets_a_warning(listener: Liste
     assert listener.outcomes()["greeting-wait"] == outcome
 
 
-@pytest.mark.parametrize(("first", "outcome"), [(b"NOOP", "fail"), (b"HELO a.test", "pass")])
-def test_mail_without_a_hello_is_found(listener: Listening, first: bytes, outcome: str):
+@pytest.mark.parametrize(
+    ("first", "then", "outcome"),
+    [
+        (b"NOOP", b"MAIL FROM:<a@a.test>", "fail"),
+        (b"MAIL FROM:<a@a.test>", b"EHLO a.test", "fail"),
+        (b"HELO a.test", b"MAIL FROM:<a@a.test>", "pass"),
+    ],
+)
+def test_mail_without_a_hello_before_it_is_found(listener: Listening, first: bytes, then: bytes, outcome: str):
     client = RawClient(listener)
     client.reply()
     client.ask(first)
-    client.ask(b"MAIL FROM:<a@a.test>")
+    client.ask(then)
     client.quit()
     assert listener.outcomes()["hello-first"] == outcome
 
@@ -251,13 +284,14 @@ def test_a_message_that_comes_again_at_once_was_retried_without_delay(listener: 
     assert (outcomes[check], outcomes["retry-delay"], outcomes["retry-interval"]) == ("pass", "fail", "warn")
 
 
-def test_a_client_that_leaves_before_the_content_has_nothing_to_try_again(listener: Listening):
+@pytest.mark.parametrize("last", [(), (b"QUIT",), (b"RSET",)], ids=["close", "QUIT", "RSET"])
+def test_a_client_that_leaves_before_the_content_has_nothing_to_try_again(listener: Listening, last: tuple[bytes, ...]):
     client = RawClient(listener)
     client.hello()
-    client.ask(b"MAIL FROM:<a@a.test>")
-    client.ask(b"RCPT TO:<alice@b.test>")
+    for line in (b"MAIL FROM:<a@a.test>", b"RCPT TO:<alice@b.test>", *last):
+        client.ask(line)
     client.close()
-    listener.wait_for("closed by the client")
+    listener.wait_for("s1   -- closed")
     outcomes = listener.outcomes()
     assert outcomes["hello-first"] == "pass"
     assert not {"retry", "lost-reply"} & set(outcomes)
@@ -305,10 +339,21 @@ def test_a_message_that_was_accepted_and_comes_again_is_found(listener: Listenin
     assert listener.outcomes()["arrives-once"] == "fail"
 
 
-def test_two_messages_to_one_address_arrive_once_each(listener: Listening):
-    for number in b"12":
-        deliver(listener, b"alice@b.test", content=b"Message-ID: <%d@a.test>\r\n\r\nx\r\n" % number)
-    assert listener.outcomes()["arrives-once"] == "pass"
+@pytest.mark.parametrize(
+    "contents",
+    [
+        (b"Message-ID: <1@a.test>\r\n\r\nx\r\n", b"Message-ID: <2@a.test>\r\n\r\nx\r\n"),
+        (b"Message-ID: <1@a.test>\r\n\r\nx\r\n", b"Message-ID: <1@a.test>\r\n\r\ny\r\n"),
+        (b"Subject: 1\r\n\r\nx\r\n", b"Subject: 2\r\n\r\nx\r\n"),
+    ],
+    ids=["two-message-ids", "two-bodies", "no-message-id"],
+)
+def test_two_messages_to_one_address_arrive_once_each(listener: Listening, contents: tuple[bytes, bytes]):
+    for content in contents:
+        deliver(listener, b"alice@b.test", content=content)
+    found = listener.findings()["arrives-once"]
+    assert str(found.outcome) == "pass"
+    assert found.sentence.endswith("(2 of 2)")
 
 
 def test_a_retry_for_a_refused_recipient_that_repeats_the_accepted_one_is_found(listener: Listening):

@@ -121,14 +121,26 @@ def test_each_at_a_place_before_rcpt_acts_on_the_next_session():
     asyncio.run(main())
 
 
-def test_what_does_not_come_to_pass_is_said():
+@pytest.mark.parametrize(
+    ("local", "then", "said"),
+    [
+        ("drop-noop", (), "drop before NOOP had no occasion"),
+        (
+            "drop-data",
+            ("RSET", "MAIL FROM:<a@a.test>", "RCPT TO:<alice@b.test>", "DATA", "x\r\n."),
+            "drop before DATA had no occasion",
+        ),
+    ],
+    ids=["in-the-session", "in-the-transaction"],
+)
+def test_what_does_not_come_to_pass_is_said(local: str, then: tuple[str, ...], said: str):
     async def main() -> list[str]:
         lines: list[str] = []
         listener = Listener(lines.append, held_back=0.01)
         host, port = await listener.open(("127.0.0.1", 0))
         reader, writer = await asyncio.open_connection(host, port)
-        recipients = ("RCPT TO:<drop-noop@b.test>", "RCPT TO:<rcpt-451@b.test>")  # the second comes to pass
-        for line in ("", "EHLO a.test", "MAIL FROM:<a@a.test>", *recipients, "QUIT"):
+        recipients = (f"RCPT TO:<{local}@b.test>", "RCPT TO:<rcpt-451@b.test>")  # the second comes to pass
+        for line in ("", "EHLO a.test", "MAIL FROM:<a@a.test>", *recipients, *then, "QUIT"):
             writer.write(f"{line}\r\n".encode() if line else b"")
             while (await reader.readuntil(b"\n"))[3:4] == b"-":
                 pass
@@ -138,4 +150,4 @@ def test_what_does_not_come_to_pass_is_said():
         return lines
 
     (line,) = (line for line in asyncio.run(main()) if "had no occasion" in line)
-    assert "drop before NOOP had no occasion" in line
+    assert f"s1   !  {said}" in line

@@ -83,6 +83,7 @@ def test_ehlo_has_no_minimum():
     events = tuple(events_until("EHLO", gave_up_at=2.0))
     findings = judge_client(ListenRecord(events, ended=10.0))
     assert {str(found.outcome) for found in findings if found.check.endswith("-timeout")} == {"not-applicable"}
+    assert outcome("mail-timeout", events_until("MAIL", gave_up_at=2.0), ended=10.0)[0] == "warn", "MAIL has one"
 
 
 def test_a_client_that_says_quit_instead_of_waiting_gave_up_then():

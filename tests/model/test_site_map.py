@@ -21,15 +21,27 @@ def site_map_without(*servers: str) -> SiteMap:
 
 
 @pytest.mark.parametrize(
-    ("missing", "targets"),
+    ("missing", "together", "targets"),
     [
-        ((), ["Atlanta", "Atlanta", "Atlanta"]),
-        (("mbx2",), ["NewYork", "NewYork", "Madrid"]),
-        (("mbx2", "mbx3"), ["London", "Dublin", "Madrid"]),
+        ((), TOGETHER, ["Atlanta", "Atlanta", "Atlanta"]),
+        ((), TOGETHER[:2], ["NewYork", "NewYork"]),
+        (("mbx3",), TOGETHER[:2], ["Atlanta", "Atlanta"]),
+        (("mbx2",), TOGETHER, ["NewYork", "NewYork", "Madrid"]),
+        (("mbx2", "mbx3"), TOGETHER, ["London", "Dublin", "Madrid"]),
+        ((), TOGETHER[:1], ["London"]),
     ],
-    ids=["at-the-fork", "behind-a-site-without-a-server", "nowhere"],
+    ids=[
+        "at-the-fork",
+        "at-the-last-of-two",
+        "before-a-site-without-a-server",
+        "behind-a-site-without-a-server",
+        "nowhere",
+        "alone",
+    ],
 )
-def test_a_message_is_split_at_the_last_common_site_with_a_server(missing: tuple[str, ...], targets: list[str]):
+def test_a_message_is_split_at_the_last_common_site_with_a_server(
+    missing: tuple[str, ...], together: list[str], targets: list[str]
+):
     sites = site_map_without(*missing)
-    found = [sites.target("mbx1", sites.path("mbx1", recipient), TOGETHER) for recipient in TOGETHER]
+    found = [sites.target("mbx1", sites.path("mbx1", recipient), together) for recipient in together]
     assert found == targets

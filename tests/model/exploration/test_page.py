@@ -3,6 +3,7 @@
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from conformance.model.exploration.page import (
     Analysis,
     Undescribed,
     analyse,
+    analyse_all,
     failure_of,
     render_page,
     scope_line,
@@ -53,21 +55,50 @@ def text_about(page: str, failure: Failure) -> str:
     return failures.partition(f"\n**{failure.title}.** ")[2].partition("\n**")[0]
 
 
-def test_a_way_without_a_description_is_an_error():
-    way = Way("lost", frozenset({"an earthquake"}), ("the earth shakes",))
-    with pytest.raises(Undescribed, match="an earthquake"):
+@pytest.mark.parametrize(
+    "way",
+    [
+        Way("lost", frozenset({"an earthquake"}), ("the earth shakes",)),
+        Way("lost", frozenset({"lost reply to the sender"}), ("a reply is lost",)),
+        Way("duplicated", frozenset({"lost reply of a next hop"}), ("a reply is lost",)),
+    ],
+    ids=["for-nothing", "for-another-outcome", "for-another-generation"],
+)
+def test_a_way_without_a_description_is_an_error(way: Way):
+    problem = re.escape(f"ex2013: {way.outcome} by {sorted(way.causes)}: {way.steps[0]}")
+    with pytest.raises(Undescribed, match=f"^{problem}$"):
         render_page([Analysis(SCOPES[0], Size(1, 1), (way,))])
 
 
+def analyses_with(ways: Iterable[tuple[Failure, frozenset[str]]]) -> list[Analysis]:
+    """Return an analysis for each generation in which these ways, and no others, were found."""
+    found = list(ways)
+    return [
+        Analysis(scope, Size(1, 1), tuple(Way(f.outcome, way, ("a",)) for f, way in found if f.generation == name))
+        for name, scope in {scope.generation: scope for scope in SCOPES}.items()
+    ]
+
+
 def test_a_description_of_nothing_that_is_found_is_an_error():
-    with pytest.raises(Undescribed, match="not found"):
-        render_page([analyse(FAST[0])])
+    described = [(failure, causes) for failure in FAILURES for causes in failure.ways]
+    assert render_page(analyses_with(described)).startswith("# Failure analysis\n")
+    for failure, causes in described:
+        problem = re.escape(f"{failure.title}: not found: {[sorted(causes)]}")
+        with pytest.raises(Undescribed, match=f"^{problem}$"):
+            render_page(analyses_with(each for each in described if each != (failure, causes)))
 
 
 @pytest.mark.slow
-def test_the_page_is_up_to_date():
+def test_the_page_is_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    analyses = {analysis.scope: analysis for analysis in analyse_all()}
+    monkeypatch.setattr(command, "analyse", analyses.__getitem__)  # each scope is explored once
     checked = CliRunner().invoke(app, ["--check", str(PAGE)])
     assert checked.exit_code == 0, checked.output
+    outdated = tmp_path / "page.md"
+    outdated.write_text(PAGE.read_text("utf-8") + "\nmore\n", "utf-8")
+    refused = CliRunner().invoke(app, ["--check", str(outdated)])
+    assert refused.exit_code == 1
+    assert f"{outdated} is out of date" in refused.output
 
 
 @pytest.mark.long

@@ -16,8 +16,17 @@ def test_the_size_is_the_number_of_states_that_a_plain_search_finds():
     assert model.size().moves == sum(map(len, after.values()))
 
 
-def test_without_faults_a_message_arrives_once_and_every_state_can_come_to_that():
-    model = Model(mailbox_scope("outside"))
+@pytest.mark.parametrize(
+    "scope",
+    [
+        mailbox_scope("outside"),
+        mailbox_scope("mailbox", servers=3),
+        Scope("test", "test", "ex2010", 3, ("outside",), next_hops=((1, 2), (), ())),
+    ],
+    ids=["outside", "mailbox", "hubs"],
+)
+def test_without_faults_a_message_arrives_once_and_every_state_can_come_to_that(scope: Scope):
+    model = Model(scope)
     after = reachable(model)
     arrived = {s for s in after if (m := model.messages(s)[0]).arrived and m.sender == Sender.ANSWERED}
     assert can_reach(after, arrived) == set(after)

@@ -110,7 +110,8 @@ def test_time_does_not_jump_while_it_is_held_for_a_thread() -> None:
 @pytest.mark.integration
 def test_a_subprocess_holds_time_until_it_has_ended() -> None:
     async def main(clock: Clock) -> tuple[bytes, int | None, float, float]:
-        program = "import time; time.sleep(0.1); print('ready')"
+        said_and_closed = "print('ready', flush=True); os.close(1)"  # its output ends before it does
+        program = f"import os, time; time.sleep(0.1); {said_and_closed}; time.sleep(0.1)"
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
         async with asyncio.timeout(1):  # virtual
             said, _ = await process.communicate()
@@ -146,6 +147,7 @@ def test_a_subprocess_that_cannot_be_started_does_not_hold_time() -> None:
     async def main(clock: Clock) -> float:
         with pytest.raises(FileNotFoundError):
             await asyncio.create_subprocess_exec("/nonexistent/program")
+        assert "held" not in repr(virtual_loop()), "else the sleep would never end"
         await clock.sleep(3600)
         return clock.elapsed()
 
