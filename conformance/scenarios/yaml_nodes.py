@@ -47,9 +47,9 @@ MAX_NODES = 20_000
 
 Scalar = str | int | float | bool | None
 
-_SAME_IN_YAML_1_1 = re.compile(r"[^\t\r\x85\u2028\u2029\ufeff?!]*")
+_SAME_IN_YAML_1_1 = re.compile(r"(?!(?:\s|#[^\n]*\n|---)*[|>])[^\t\r\x85\u2028\u2029\ufeff?!]*")
 """Texts that both parsers read alike: the one in C follows YAML 1.1, which treats tabs, line breaks, tags and `? key`
-differently."""
+differently, and a `#` at the beginning of a line in a document that is one block scalar."""
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _DOCUMENT_START = re.compile(r"^---(?=\s|$)", re.MULTILINE)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -116,6 +116,8 @@ def _both(text: str) -> list[object]:
     return found
 
 
+@example(">\n#")
+@example("# c\n|\n#")
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}&*|>'\"%#, \n~<\\0.é"), max_size=60))
 def test_what_the_full_parser_accepts_is_read_the_same_by_both(text: str) -> None:
     quick, slow = _both(text)
