@@ -3,8 +3,9 @@
 `Trace` gives a `Session` the events of one recorded connection in order; the session pairs each reply with its command and
 cuts the commands into mail transactions (RFC 5321 4.1.4). `n` is an event's number in the history, `t` its time in
 documented seconds since the cell began. `operation` is what an event means for shadow redundancy. A transaction is *open* from
-MAIL to its final dot (`_open`). `_unanswered...` are lists of what waits for its reply, in order: commands, recipients of RCPT,
-and contents, each with the last BDAT command if it had one.
+MAIL to its final dot (`_open`); another MAIL before that interrupts it, and ends it if it is accepted. `_unanswered...` are
+lists of what waits for its reply, in order: commands, recipients of RCPT, and contents, each with the last BDAT command if it
+had one.
 """
 
 import re
@@ -87,8 +88,8 @@ class Session:
     `keywords` are those of the last positive reply to EHLO or LHLO, None before the first such reply. `shadow_request` is
     the last request for shadow redundancy that the client made in the session. `replies` has all replies, `closed` is None
     while the session is open. `_open` is the transaction before its final dot, `_last_sent` the last one after its final
-    dot. The lists `_unanswered...` have what waits for its reply, in order: commands, recipients of RCPT with their
-    transaction, and contents.
+    dot. `_interrupted` are those that were open when another MAIL came, which may yet be refused. The lists `_unanswered...`
+    have what waits for its reply, in order: commands, recipients of RCPT with their transaction, and contents.
     """
 
     name: str
@@ -106,10 +107,11 @@ class Session:
     # Lists with one element at a time: an empty deque takes ten times their memory, and a run of weeks has a hundred
     # thousand sessions.
     _unanswered: list[Exchange] = field(default_factory=list)
-    _unanswered_recipients: list[tuple[Transaction, str]] = field(default_factory=list)
+    _unanswered_recipients: list[tuple[Transaction | None, str]] = field(default_factory=list)
     _unanswered_contents: list[tuple[Transaction | None, Exchange | None]] = field(default_factory=list)
     """Each content without its reply: its transaction, None for one outside of any; and the last chunk, None after DATA."""
     _open: Transaction | None = None
+    _interrupted: tuple[Transaction, ...] = ()
     _last_sent: Transaction | None = None
 
     @classmethod
@@ -139,11 +141,13 @@ class Session:
             self.shadow_request = name
         if event.verb == "MAIL":  # of a damaged history, whatever the operation is
             self._begin_transaction(event)
-        elif event.verb == "RCPT" and self._open is not None:
-            self._unanswered_recipients.append((self._open, parse_path(event.line)))
-            self._open.recipients.append(parse_path(event.line))
+        elif event.verb == "RCPT":
+            recipient = parse_path(event.line)
+            self._unanswered_recipients.append((self._open, recipient))
+            if self._open is not None:
+                self._open.recipients.append(recipient)
         elif event.verb in _ENDS_TRANSACTION:
-            self._open = None
+            self._open, self._interrupted = None, ()
         return exchange
 
     def add_content(self, event: Content, message: str | None) -> Transaction | None:
@@ -152,7 +156,7 @@ class Session:
         `message` is the scenario's name of the message, None for a content that is of none. The content then waits for its final
         replies.
         """
-        sent, self._open = self._open, None
+        sent, self._open, self._interrupted = self._open, None, ()
         if sent is not None:
             sent.digest, sent.message, sent.dot_n, sent.dot_t = event.digest, message, event.n, event.t
             self._last_sent = sent
@@ -165,7 +169,7 @@ class Session:
         """Give the next reply to the content, or to the oldest command of that verb without a reply, that it answers.
 
         Return the transaction of which it is a final reply (see `_add_final_reply`), None for any other reply. A refused RCPT
-        moves its recipient from `recipients` to `refused`; a refused MAIL ends the transaction.
+        moves its recipient from `recipients` to `refused`; a refused MAIL ends its transaction (see `_answer_mail`).
         """
         self.replies.append(event)
         if event.to == "CONTENT":
@@ -180,12 +184,34 @@ class Session:
             self.keywords = _parse_keywords(event.lines)
         elif event.to == "RCPT" and self._unanswered_recipients:
             transaction, recipient = self._unanswered_recipients.pop(0)
-            if not positive:
+            if transaction is not None and not positive:
                 transaction.recipients.remove(recipient)
                 transaction.refused.append(recipient)
-        elif event.to == "MAIL" and not positive and exchange and self._open and self._open.n == exchange.command.n:
-            self._open = None
+        elif event.to == "MAIL" and exchange is not None:
+            self._answer_mail(exchange.command.n, accepted=positive)
         return None
+
+    def _answer_mail(self, n: int, *, accepted: bool) -> None:
+        """End what the reply to the MAIL of event `n` ends: interrupted transactions if it was accepted, else its own.
+
+        Only a MAIL that succeeds begins a transaction (RFC 5321 4.1.4): the server goes on with the one that a refused MAIL has
+        interrupted, and what RCPT has named since then belongs to that.
+        """
+        refused = self._open
+        if accepted:
+            self._interrupted = tuple(other for other in self._interrupted if other.n >= n)
+        elif refused is None or refused.n != n:
+            self._interrupted = tuple(other for other in self._interrupted if other.n != n)
+        elif not self._interrupted:
+            self._open = None
+        else:
+            *before, resumed = self._interrupted
+            self._open, self._interrupted = resumed, tuple(before)
+            self._unanswered_recipients = [
+                (resumed if of is refused else of, recipient) for of, recipient in self._unanswered_recipients
+            ]
+            resumed.recipients += refused.recipients
+            refused.recipients = []
 
     def _add_final_reply(self, event: Reply) -> Transaction | None:
         """Add a final reply to the transaction that waits longest, a surplus one to the last; return that transaction.
@@ -213,11 +239,13 @@ class Session:
         return self._open is not None and last is not None and last.reply is not None and last.reply.code == 354
 
     def _begin_transaction(self, event: Command) -> None:
-        """Add a transaction that begins with this MAIL, and make it the open one.
+        """Add a transaction that begins with this MAIL, and make it the open one in place of one that it interrupts.
 
         Its kind is `plain` without a shadow id in MAIL; with one `tracked` if the client's last request in the session was
         track-shadow (XSHADOW), else `shadow`.
         """
+        if self._open is not None:
+            self._interrupted = (*self._interrupted, self._open)
         shadow_id = event.operation.shadow_id if event.operation else None
         tracked = self.shadow_request == "track-shadow"
         kind: TransactionKind = "plain" if shadow_id is None else "tracked" if tracked else "shadow"

@@ -258,7 +258,7 @@ class Trace:
                     exchange=exchange,
                 )
             )
-        elif event.verb == "MAIL":
+        if event.verb == "MAIL":  # of a damaged history, whatever the operation is
             self.transactions.append(session.transactions[-1])
 
     def _add_content(self, event: Content, session: Session) -> None:

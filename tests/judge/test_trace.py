@@ -76,7 +76,9 @@ def test_a_refused_recipient_is_not_part_of_the_transaction() -> None:
     assert sent.accepted_recipients == ["a@x", "b@x"]
 
 
-@pytest.mark.parametrize("name", ["request-shadow", "track-shadow", "shadow-message", "shadow-stored", "discard-list"])
+@pytest.mark.parametrize(
+    "name", ["request-shadow", "track-shadow", "shadow-message", "shadow-stored", "query-discard", "discard-list"]
+)
 def test_mail_begins_a_transaction_whatever_operation_a_damaged_history_gives_it(name: OperationName) -> None:
     asked = Operation(name=name, server="mbx1", database="x")
     events = [
@@ -124,6 +126,66 @@ def test_a_refused_mail_command_ends_the_transaction(reply: str, ended: bool) ->
     (transaction,) = Trace(made.events).transactions
     assert transaction.recipients == ([] if ended else ["b@x"])
     assert (transaction.dot_n is None) is ended
+
+
+@pytest.mark.parametrize(
+    ("codes", "sender"),
+    [
+        ((250, 250, 250), "c@x"),
+        ((250, 503, 250), "c@x"),
+        ((250, 250, 503), "b@x"),
+        ((503, 250, 503), "b@x"),
+        ((250, 503, 503), "a@x"),
+        ((503, 503, 503), None),
+    ],
+)
+@pytest.mark.parametrize("grouped", [False, True], ids=["in turn", "in a group"])
+def test_a_content_belongs_to_the_last_mail_that_was_accepted(
+    codes: tuple[int, int, int], sender: str | None, grouped: bool
+) -> None:
+    made = history("")
+    one = made.session("mbx1", "outside")
+    for who, code in zip("abc", codes, strict=True):
+        made.say(one, f"MAIL FROM:<{who}@x>", None if grouped else code, "x")
+    for code in codes if grouped else ():
+        made.reply_to(one, "MAIL", code, "x")
+    made.say(one, "RCPT TO:<d@x>", 250, "ok")
+    made.add(Content, session=one.name, digest=made.mails["m"].digest())
+    sent = [(t.sender, t.recipients) for t in Trace(made.events).transactions if t.dot_n is not None]
+    assert sent == ([] if sender is None else [(sender, ["d@x"])])
+
+
+def test_recipients_behind_a_nested_mail_that_is_refused_belong_to_the_transaction_that_goes_on() -> None:
+    made = history("mbx1 > outside  says MAIL FROM:<a@x>: 250 ok\nmbx1 > outside  says RCPT TO:<b@x>: 250 ok")
+    add_lines(made, "mbx1 > outside  says MAIL FROM:<c@x>\nmbx1 > outside  says RCPT TO:<d@x>")
+    add_lines(made, "mbx1 > outside  says RCPT TO:<e@x>")
+    one = made.session("mbx1", "outside")
+    for to, code in (("MAIL", 503), ("RCPT", 250), ("RCPT", 550)):
+        made.reply_to(one, to, code, "x")
+    made.add(Content, session=one.name, digest=made.mails["m"].digest())
+    whole, nested = Trace(made.events).transactions
+    assert (whole.recipients, whole.refused, whole.message) == (["b@x", "d@x"], ["e@x"], "m#1")
+    assert (nested.recipients, nested.refused, nested.dot_n) == ([], [], None)
+
+
+@pytest.mark.parametrize("line", ["RSET", "EHLO mbx1"])
+def test_a_transaction_that_was_ended_does_not_go_on_when_a_nested_mail_is_refused(line: str) -> None:
+    made = history(f"mbx1 > outside  says MAIL FROM:<a@x>: 250 ok\nmbx1 > outside  says {line}: 250 ok")
+    add_lines(made, "mbx1 > outside  says MAIL FROM:<b@x>: 250 ok\nmbx1 > outside  says MAIL FROM:<c@x>")
+    add_lines(made, f"mbx1 > outside  says {line}\nmbx1 > outside  hears MAIL: 503 5.5.1 nested")
+    made.add(Content, session=made.session("mbx1", "outside").name, digest=made.mails["m"].digest())
+    assert [transaction.dot_n for transaction in Trace(made.events).transactions] == [None, None, None]
+
+
+def test_a_reply_to_rcpt_outside_of_any_transaction_decides_about_no_recipient() -> None:
+    """All commands first, then all replies."""
+    made = history("mbx1 > outside  says RCPT TO:<a@x>\nmbx1 > outside  says MAIL FROM:<a@x>")
+    add_lines(made, "mbx1 > outside  says RCPT TO:<b@x>")
+    one = made.session("mbx1", "outside")
+    for to, code in (("RCPT", 503), ("MAIL", 250), ("RCPT", 250)):
+        made.reply_to(one, to, code, "x")
+    (sent,) = Trace(made.events).transactions
+    assert (sent.recipients, sent.refused) == (["b@x"], [])
 
 
 def test_pipelined_replies_are_paired_with_their_commands() -> None:

@@ -61,6 +61,8 @@ def test_an_orderly_client_fails_no_check(listener: Listening):
         (b"MAIL FROM:<@x.test,@y.test:a@a.test>", "command-syntax", "pass", ""),
         (b"EHLO [127.0.0.1]", "command-syntax", "pass", ""),
         (b"MAIL FROM:<a@a.test> SIZE=9 BODY=8BITMIME", "parameters", "pass", ""),
+        (b'MAIL FROM:<"> \\"> c"@a.test> SIZE=9', "parameters", "pass", "(1 of 1)"),
+        (b'MAIL FROM:<"> b"@a.test> RET=HDRS', "parameters", "fail", "RET was not offered"),
         (b"NOOP " + b"x" * 505, "command-length", "pass", ""),
     ],
 )
@@ -168,6 +170,37 @@ def test_commands_are_sent_in_a_group_only_where_ehlo_offers_pipelining(
     events = tuple(kind(n=n, t=0.0, session="s1", **fields) for n, (kind, fields) in enumerate(said))
     found = {finding.check: str(finding.outcome) for finding in judge_client(ListenRecord(events))}
     assert (found["pipelining"], found["reply-wait"]) == outcomes
+
+
+@pytest.mark.parametrize(("waits", "outcome"), [(False, "fail"), (True, "pass")])
+def test_a_client_that_sends_a_group_where_the_next_hop_offers_no_extension_is_found(
+    listener: Listening, waits: bool, outcome: str
+):
+    deliver(listener, b"ehlo-250@b.test")
+    client = RawClient(listener)
+    client.reply()
+    assert client.ask(b"EHLO a.test") == b"250 listen.test\r\n"
+    for octets in ENVELOPE.splitlines(keepends=True) if waits else [ENVELOPE]:
+        client.send(octets)
+        for _ in octets.splitlines():
+            client.reply()
+    client.ask(b"x\r\n.")
+    client.quit()
+    assert listener.outcomes()["reply-wait"] == outcome
+
+
+@pytest.mark.parametrize("local", [b"mail-451", b"rcpt-451", b"rcpt-550", b"data-451"])
+def test_a_group_of_which_the_next_hop_answers_a_command_itself_is_sent_in_order(listener: Listening, local: bytes):
+    group = b"MAIL FROM:<a@a.test>\r\nRCPT TO:<%s@b.test>\r\nRCPT TO:<b@b.test>\r\nDATA\r\n" % local
+    for _ in range(2):  # a place before RCPT is met by the second session
+        client = RawClient(listener)
+        client.hello()
+        client.send(group)
+        if [client.reply() for _ in range(4)][-1].startswith(b"354"):
+            client.ask(b"x\r\n.")
+        client.quit()
+    outcomes = listener.outcomes()
+    assert (outcomes["pipelining"], outcomes.get("reply-wait", "pass")) == ("pass", "pass")
 
 
 @pytest.mark.parametrize(("waits", "outcome"), [(False, "warn"), (True, "pass")])

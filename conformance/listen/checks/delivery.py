@@ -78,9 +78,11 @@ def check_delivery(record: ListenRecord, trace: Trace) -> list[Tally]:
                     )
             elif attempt.result == "accepted":
                 once.occasions += 1
-                if again is not None and again.result != "open" and again.content is not None:
+                later = attempts[number + 1 :]
+                sent = next((other for other in later if other.result != "open" and other.content is not None), None)
+                if sent is not None:
                     once.violations.append(
-                        (f"{_describe(attempt)}, and was sent again {_later(attempt, again)}", again.session)
+                        (f"{_describe(attempt)}, and was sent again {_later(attempt, sent)}", sent.session)
                     )
     return [retry, lost_reply, delay, interval, permanent, once]
 
@@ -183,12 +185,16 @@ def _find_result(
     """Return how an attempt ended, when, and why, in words.
 
     A reply 4yz or 5yz to its MAIL, RCPT or DATA ends it, else the reply to the content, else the end of the session or of
-    the listening (`ended`). It is *open* while the session lasts. Without the final dot it is *abandoned* after QUIT or RSET, or
-    if the client closed a session that the listener had not disturbed (`misbehaved`), else *lost*.
+    the listening (`ended`). It is *open* while the session lasts. Without the final dot it is *abandoned* after QUIT, RSET or
+    another MAIL, or if the client closed a session that the listener had not disturbed (`misbehaved`), else *lost*.
     """
     closed = session.closed
     end = closed.t if closed is not None else ended
-    of_transaction = [x for x in session.exchanges if transaction is None or x.command.n >= transaction.n]
+    first_n = -1 if transaction is None else transaction.n
+    next_n = next((t.n for t in session.transactions if t.n > first_n), None)
+    of_transaction = [
+        x for x in session.exchanges if first_n <= x.command.n and (next_n is None or x.command.n < next_n)
+    ]
     for exchange in of_transaction:
         command, reply = exchange.command, exchange.reply
         if (command.t < noted.t and command.verb != "MAIL") or reply is None or reply.code // 100 not in (4, 5):
@@ -207,7 +213,8 @@ def _find_result(
         return ("unanswered", end, "no reply to the final dot was read") if closed is not None else ("open", end, "")
     if closed is None:
         return "open", end, ""
-    if any(x.command.verb in ("QUIT", "RSET") for x in of_transaction) or (closed.by == "client" and not misbehaved):
+    went_on = next_n is not None or any(x.command.verb in ("QUIT", "RSET") for x in of_transaction)
+    if went_on or (closed.by == "client" and not misbehaved):
         return "abandoned", end, ""
     return "lost", end, "the session ended before the final dot"
 

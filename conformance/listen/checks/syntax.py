@@ -39,6 +39,9 @@ _FORMS = {
 }
 _SYNTAX = {verb: (re.compile(pattern, re.IGNORECASE), clause) for verb, (pattern, clause) in _FORMS.items()}
 
+_UP_TO_PARAMETERS = re.compile(r'[^<]*<(?:"(?:[^"\\]|\\.)*"|[^">])*> ')
+"""The beginning of a MAIL or RCPT with parameters; a local part in quotes may have `> ` in it."""
+
 _EXTENSION_OF = {"BODY": "8BITMIME", "RET": "DSN", "ENVID": "DSN", "NOTIFY": "DSN", "ORCPT": "DSN"}
 """Parameters of MAIL and RCPT -> the EHLO keyword of their extension, where the two have different names."""
 
@@ -85,7 +88,8 @@ def check_parameters(record: ListenRecord, trace: Trace) -> list[Tally]:
     tally = Tally("parameters", "RFC 5321 4.1.1.3", "sends only parameters of extensions that EHLO offered")
     for session in trace.sessions.values():
         for verb, line, keywords in commands_with_keywords(session):
-            for word in line.partition("> ")[2].split() if verb in ("MAIL", "RCPT") else ():
+            path = _UP_TO_PARAMETERS.match(line)
+            for word in line[path.end() :].split() if path and verb in ("MAIL", "RCPT") else ():
                 name = word.partition("=")[0].upper()
                 if _EXTENSION_OF.get(name, name) in keywords:
                     tally.occasions += 1

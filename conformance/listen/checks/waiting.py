@@ -74,15 +74,17 @@ def _check_fallback(tally: Tally, session: Session) -> None:
 def check_waits(record: ListenRecord, trace: Trace) -> list[Tally]:
     """Check that nothing is sent before a reply that has to be awaited.
 
-    Left out is what a client sends in a session after a fault there: it may have given up waiting, which `check_timeouts` judges.
+    Left out is what a client sends in a session after a fault there, other than one that only gives a reply: it may have given
+    up waiting, which `check_timeouts` judges.
     """
     greeting = Tally("greeting-wait", "RFC 5321 4.3.1", "waits for the greeting", should=True)
     replies = Tally("reply-wait", "RFC 5321 4.3.1", "waits for each reply where PIPELINING was not offered")
     groups = Tally("pipelining", "RFC 2920 3.1", "waits for the reply to each command that ends a group")
     early = {octets.session: octets.t for octets in record.early}
+    disturbing = [e for e in trace.events_of(FaultFired) if e.action not in HARMLESS_ACTIONS]
     for session in trace.sessions.values():
         keywords = [words for _, _, words in commands_with_keywords(session)]
-        disturbed = next((e for e in trace.events_of(FaultFired) if e.session == session.name), None)
+        disturbed = next((e for e in disturbing if e.session == session.name), None)
         pending = ["GREETING"]
         number = -1
         for event in _conversation(session, trace):
