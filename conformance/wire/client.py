@@ -173,13 +173,15 @@ class SmtpClient:
             return False
         return not self._writer.is_closing() and not self._reader.at_eof()
 
-    async def has_unread_octets(self) -> bool:
+    def has_unread_octets(self) -> bool:
         """Whether the server has sent what was not asked for, such as 421 before it ended the session, or the connection broke.
 
-        Consumes an octet of it, so the session cannot go on: its next reply would not be that to the next command.
+        May consume an octet of it, so the session cannot go on: its next reply would not be that to the next command.
         """
+        if self._reader is None or self._writer is None:
+            return False
         try:
-            return self._reader is not None and await has_unread_octets(self._reader)
+            return has_unread_octets(self._reader, self._writer)
         except OSError:
             return True
 
@@ -298,7 +300,7 @@ class SmtpClient:
         assert self._reader is not None
         assert self._writer is not None
         try:
-            if await has_unread_octets(self._reader):
+            if has_unread_octets(self._reader, self._writer):
                 raise SessionLost("no TLS: the server sent octets behind its 220")
             async with asyncio.timeout(self._duration(COMMAND_TIMEOUT)):
                 await self._writer.start_tls(context, server_hostname="localhost")

@@ -18,8 +18,7 @@ session, and healing one (`_release_everywhere`) leaves the holds of the others.
 
 A fault at an offset of the content (`at: body`) needs the content split there: `_intercept_content` forwards the
 octets before the nearest offset and requeues the rest. Each fault counts each content once, however often its octets
-are examined. `Relay.content_octets` counts the octets of the present content that were forwarded,
-`Relay.content_count` the session's contents.
+are examined. `Relay.content_position` counts the session's contents, and the octets of the present one that came before.
 
 A moment runs a coroutine in a task. One with `arrived` acts before the unit is forwarded, and holds its lane until the task
 has ended; other moments act after the unit was written. An exception of such a task is kept, and raised by `close`.
@@ -29,6 +28,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
+from conformance.faults import FAULTS
 from conformance.history.events import FaultArmed, FaultFired
 from conformance.history.recorder import Recorder
 from conformance.scenarios.steps.breaking import Fault, Partition
@@ -125,7 +125,7 @@ class FaultInjector:
             for link in self._links():
                 if party in (link.pair.client, link.pair.server):
                     for relay in link.relays:
-                        _hold_lanes(relay, reason)
+                        _hold_open(relay, reason)
         else:
             self._frozen.discard(party)
             self._release_everywhere(reason)
@@ -201,7 +201,7 @@ class FaultInjector:
                 return None
         if isinstance(unit, ContentPart):
             return self._intercept_content(relay, lane, unit, skip)
-        due = _first_due(armed for armed in self._faults.values() if self._acts_at(armed, relay, unit))
+        due = _first_due(armed for armed in self._faults.values() if self._acts_at(armed, relay, unit, skip))
         return unit if due is None else apply(self._context(due, relay, lane), unit, skip)
 
     def after_write(self, relay: Relay, lane: Lane, unit: Unit) -> None:
@@ -218,17 +218,22 @@ class FaultInjector:
                 self._record_fired(awaited.name, "moment", relay, describe_unit(unit))
                 self._start_action(awaited, None)
 
-    def _acts_at(self, armed: ArmedFault, relay: Relay, unit: Unit) -> bool:
-        """Return whether a fault acts at a unit that arrives.
+    def _acts_at(self, armed: ArmedFault, relay: Relay, unit: Unit, skip: int) -> bool:
+        """Return whether a fault acts at a unit that arrives, of which `skip` octets were written before.
 
         A fault at an octet of the body acts here only if the content ends at that offset. `note_reached` returns True
-        only at its first call for a content, so the fault does not act there twice.
+        only at its first call for a content, so the fault does not act there twice. A command or reply of which octets have
+        passed cannot be answered or replaced: the other party would take what comes instead for the rest of that line.
         """
         if not armed.concerns(relay.pair, relay.name):
             return False
         if armed.fault.at == "body":
-            at_end = isinstance(unit, ContentEnd) and armed.offset == relay.content_octets
-            return at_end and armed.note_reached((relay.name, relay.content_count))
+            count, octets = relay.content_position
+            at_end = isinstance(unit, ContentEnd) and armed.offset == octets
+            return at_end and armed.note_reached((relay.name, count))
+        # of the final dot octets may have passed: without the rest of it the server has no end of the content
+        if skip and FAULTS[armed.fault.does].required_field == "reply" and not isinstance(unit, ContentEnd):
+            return False
         return armed.point in points_on_arrival(unit)
 
     def _intercept_content(self, relay: Relay, lane: Lane, part: ContentPart, skip: int) -> Unit | None:
@@ -239,8 +244,8 @@ class FaultInjector:
         that nothing is to be forwarded now. Each fault counts one occurrence in a content, which is identified by the
         session's name and its number in the session.
         """
-        start = relay.content_octets
-        content = (relay.name, relay.content_count + (start == 0))  # the relay counts a content with its first part
+        count, start = relay.content_position
+        content = (relay.name, count + (start == 0))  # the relay counts a content with its first part
         near = [
             armed
             for armed in self._faults.values()
@@ -282,7 +287,7 @@ class FaultInjector:
         """
         self._record_fired(partition.name, partition.action, relay, "cut while open")
         if partition.how == "blackhole":
-            _hold_lanes(relay, partition.hold_reason)
+            _hold_open(relay, partition.hold_reason)
         elif relay.name:
             relay.close_with_rst(by="link")
         else:  # the server is not reached yet: the client's attempt to connect fails
@@ -381,3 +386,10 @@ def _hold_lanes(relay: Relay, reason: str) -> None:
     """Hold both directions of a session until the reason is released."""
     relay.to_server.hold(reason)
     relay.to_client.hold(reason)
+
+
+def _hold_open(relay: Relay, reason: str) -> None:
+    """Hold a session that was admitted before, until the reason is released: also dialling, if something else holds it."""
+    _hold_lanes(relay, reason)
+    if relay.dial_holds:
+        relay.dial_holds.add(reason)

@@ -217,6 +217,20 @@ class Lane:
         if self._merging:
             self.write(b"")  # write() puts what is kept before its octets
 
+    @property
+    def merging(self) -> tuple[Unit, ...]:
+        """The units that `merge_with_next` kept, in their order."""
+        return tuple(unit for unit, _ in self._merging)
+
+    def flush_kept(self) -> None:
+        """Write at once what a pace and `merge_with_next` have kept back, and record the latter; the queue does not go on.
+
+        For use before the lane, or its target, ends.
+        """
+        octets = bytes(self._throttled) + self._take_merged()
+        self._throttled.clear()
+        self.target.write(octets)
+
     def _take_merged(self) -> bytes:
         """Record the units that `merge_with_next` kept, and return their octets, which are to be written now."""
         kept, self._merging = self._merging, []

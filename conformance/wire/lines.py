@@ -179,9 +179,14 @@ def make_reply(raw: bytes, code: int, lines: tuple[str, ...], pending: PendingRe
     )
 
 
-@lru_cache(maxsize=_CACHED)
 def describe_malformed(raw: bytes) -> str:
     """Return in words the first way in which a reply's octets violate RFC 5321 4.2 or 4.5.3.1.5; '' if they do not."""
+    # A long one is not cached: it may have 2 MiB, and the cache would keep it.
+    return _malformed_cached(raw) if len(raw) <= SHORT_REPLY else _malformed(raw)
+
+
+def _malformed(raw: bytes) -> str:
+    """Do what `describe_malformed` does, without a cache."""
     lines = raw.removesuffix(b"\n").split(b"\n")
     for line in lines:
         if not line.endswith(b"\r"):
@@ -192,6 +197,9 @@ def describe_malformed(raw: bytes) -> str:
             return "a line does not begin with three digits and a space or a hyphen"
     codes = list(dict.fromkeys(line[:3].decode("ascii") for line in lines))
     return f"its lines have different codes: {', '.join(codes)}" if len(codes) > 1 else ""
+
+
+_malformed_cached = lru_cache(maxsize=_CACHED)(_malformed)
 
 
 @lru_cache(maxsize=_CACHED)

@@ -72,14 +72,23 @@ class Relay:
         self._units = UnitRecorder(link.recorder, link.dialect)
 
     @property
-    def content_count(self) -> int:
-        """The number of contents of which an octet was forwarded, the present one included."""
-        return self._units.content_count
+    def content_position(self) -> tuple[int, int]:
+        """The number of contents that the client has begun, and the octets of the present one, as on the wire.
 
-    @property
-    def content_octets(self) -> int:
-        """The number of octets of the present content that were forwarded, as on the wire; 0 between contents."""
-        return self._units.content_octets
+        Between contents the second is 0. Counted are octets that were forwarded, and those that `Lane.merge_with_next` keeps,
+        which are recorded only when they are written.
+        """
+        count, octets = self._units.content_count, self._units.content_octets
+        for unit in self.to_server.merging:
+            match unit:
+                case ContentPart():
+                    count += octets == 0
+                    octets += len(unit.raw)
+                case ContentEnd():
+                    octets = 0
+                case CommandLine() if unit.verb in ABORTS_CONTENT:
+                    octets = 0
+        return count, octets
 
     # called by the endpoints (conformance.wire.endpoint.EndpointOwner)
 
@@ -237,10 +246,12 @@ class Relay:
         """Reset the server's connection, and answer in its place until the client's next command, which ends the session.
 
         Each reply that the server still owes becomes `pending_reply` (without its last CRLF), unless the harness has set
-        another one before; replies received and not yet forwarded are dropped. The next command is answered with 421 (QUIT:
-        221).
+        another one before; replies that wait in the queue are dropped. What was forwarded slowly, or kept for merging, is
+        written first, either way. The next command is answered with 421 (QUIT: 221).
         """
         self._server_dropped = True
+        self.to_server.flush_kept()
+        self.to_client.flush_kept()
         self.to_client.discard_all()
         self.to_client.ended = True  # so that the client's FIN ends the session
         self.server.close_with_rst()

@@ -132,7 +132,7 @@ class Sender:
         """
         progress = _Progress()
         try:
-            if not self.usable or await self._client.has_unread_octets():
+            if not self.usable or self._client.has_unread_octets():
                 await self.close()
                 await self._client.open()
             return await self._transmit(transmission, progress)
@@ -253,9 +253,9 @@ class Sender:
     async def _send_pipelined(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
         """Do what `_send_envelope` does in one group of commands (RFC 2920); return the refusal, None if the content may follow.
 
-        The refusal is the first of MAIL, the last RCPT and DATA that is not positive, and RSET is sent after it. If the
-        server waits for a content although no recipient was accepted, an empty one is sent instead, and the refusal is
-        that of the last RCPT.
+        The refusal is the reply to MAIL, to the last RCPT if no recipient was accepted, or to DATA: the first that is not
+        positive. RSET is sent after it. If the server waits for a content although no recipient was accepted, an empty one
+        is sent instead, and the refusal is that of the last RCPT.
         """
         recipients = self._rcpt_commands(transmission)
         lines = [self._mail_command(transmission), *(line for line, _ in recipients), "DATA"]
@@ -263,11 +263,14 @@ class Sender:
             "".join(line + "\r\n" for line in lines).encode("utf-8", "surrogateescape"), COMMAND_TIMEOUT
         )
         mail = await self._client.read_reply(COMMAND_TIMEOUT)
+        if mail.code == 421:
+            raise SessionRefused(mail)
         for _, address in recipients:
             self._note_recipient(await self._client.read_reply(COMMAND_TIMEOUT), address, progress)
         reply = await self._client.read_reply(DATA_TIMEOUT)
         if reply.code != 354:
-            first = next((r for r in (mail, progress.last, reply) if r is not None and not r.positive), reply)
+            recipient = None if progress.accepted else progress.last
+            first = next((r for r in (mail, recipient, reply) if r is not None and not r.positive), reply)
             return await self._reset_transaction(first)
         if not progress.accepted:  # the server waits for a content all the same (RFC 2920 3.1)
             await self._client.write(b".\r\n", BLOCK_TIMEOUT)

@@ -332,9 +332,10 @@ class SessionParser:
         self._reply_raw.append(raw)
         self._reply_held += len(raw)
         self._reply_size += len(raw)
-        if (self._reply_size <= REPLY and len(self._reply_lines) < REPLY_LINES) or not more:
+        ends = not more and (code != 0 or not self._reply_lines)  # an unreadable line does not end a reply
+        if (self._reply_size <= REPLY and len(self._reply_lines) < REPLY_LINES) or ends:
             self._reply_lines.append(text)
-        if more or (code == 0 and len(self._reply_lines) > 1):  # an unreadable line does not end a reply
+        if not ends:
             too_many = self._reply_held > REPLY or len(self._reply_raw) > REPLY_LINES
             return self._release_reply_octets(b"") if too_many else []
         octets, lines = b"".join(self._reply_raw), self._reply_lines

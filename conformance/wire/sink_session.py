@@ -199,6 +199,7 @@ class SinkSession(asyncio.Protocol):
         self._greeted = False
         self._transaction.reset()
         self._keywords = self._sink.secured_keywords
+        self._offered = frozenset({"SIZE", *self._keywords})
         self._record = self._sink.record_secured(port)
         if self._record is not None and self._buffer:  # it came with the end of the handshake
             self._record.heard(bytes(self._buffer))

@@ -1,10 +1,12 @@
 """Small operations on sockets and transports that asyncio lacks, for relays, clients and sinks of the harness."""
 
 import asyncio
+import fcntl
 import os
 import socket
 import ssl
 import struct
+import termios
 import threading
 
 BACKLOG = 4096
@@ -39,17 +41,26 @@ def port_of(address: object) -> int:
     return int(address[1]) if isinstance(address, tuple) else 0
 
 
-async def has_unread_octets(reader: asyncio.StreamReader) -> bool:
-    """Whether octets have arrived that were not read, without waiting; consumes one, so end the session if it is true.
+def has_unread_octets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Whether octets have arrived that were not read, also those that the loop has not taken from the kernel yet.
 
-    False also at the end of the stream. Raises the OSError of a connection that broke.
-    Octets sent after the reply to STARTTLS would otherwise be taken for a part of the secured session (RFC 3207 4.2).
+    It may consume one, so end the session if it is true. False also at the end of the stream. Raises the OSError of a connection
+    that broke. Octets sent after the reply to STARTTLS would otherwise be taken for a part of the secured session (RFC 3207 4.2):
+    begin TLS right after this check, since in a turn of the loop the reader could get more.
     """
+    reading = reader.read(1)
     try:
-        async with asyncio.timeout(0):
-            return await reader.read(1) != b""
-    except TimeoutError:
+        # Not awaited, so that the loop makes no turn: it ends at once if the reader has an octet, and else would wait.
+        reading.send(None)
+    except StopIteration as finished:
+        if finished.value:
+            return True
+    finally:
+        reading.close()
+    sock = writer.get_extra_info("socket")
+    if sock is None or sock.fileno() < 0:
         return False
+    return fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4)) != bytes(4)
 
 
 def describe_error(error: OSError) -> str:

@@ -26,6 +26,9 @@ REPLY_TIMEOUT = 3600.0
 _READY_FOR_TLS = 220
 """The reply to STARTTLS behind which TLS begins (RFC 3207 4)."""
 
+_RESOLUTION = 1e-6
+"""Seconds of the loop below which no lateness is reported: sums of floats leave that much, also on a clock that is never late."""
+
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([rn0\\]))")
 _PLAIN = {b"r": b"\r", b"n": b"\n", b"0": b"\0", b"\\": b"\\"}
 
@@ -51,7 +54,8 @@ class LineExchange:
 class TalkResult:
     """A session: its name in the history (None if it was never connected), and its exchanges up to the first problem.
 
-    `late`: by how many seconds of the loop it lasted longer than its lines say, without lines slower than the tolerance.
+    `late`: by how many seconds of the loop it lasted longer than its lines say, without lines slower than the tolerance; 0.0
+    below the clock's resolution of a microsecond.
     """
 
     session: str | None
@@ -130,6 +134,7 @@ async def talk(
     finally:
         writer.transport.abort()
     recorded = session_behind(port, address[1])
+    late = late if late >= _RESOLUTION else 0.0
     return TalkResult(recorded.session if recorded is not None else None, tuple(exchanges), late)
 
 
@@ -142,7 +147,7 @@ async def _start_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
-        if await has_unread_octets(reader):
+        if has_unread_octets(reader, writer):
             return "expected TLS, but the server sent octets behind its 220"
         async with asyncio.timeout(limit):
             await writer.start_tls(context)

@@ -166,6 +166,39 @@ def test_what_was_forwarded_before_the_fault_was_armed_is_not_garbled() -> None:
         assert garbled.raw[1] == unit.raw[1] ^ 0x80
 
 
+@pytest.mark.parametrize("does", ["replace", "answer"])
+def test_a_reply_of_which_octets_have_passed_is_not_replaced_but_the_next_one(does: str) -> None:
+    async def test(world: World) -> None:
+        client = await world.connect_greeted()
+        server = world.server
+        answers = iter((b"250-one\r\n25", b"250 three\r\n"))
+        server.data_received = lambda data: server.write(next(answers))  # type: ignore[method-assign]
+        await client.exchange(b"NOOP\r\n", b"250-one\r\n25")
+        world.arm(does, at="NOOP", when="after", reply="451 4.3.0 no")
+        server.write(b"0 two\r\n")
+        await client.wait_for(b"220 mini\r\n250-one\r\n250 two\r\n")
+        assert not world.events(FaultFired)
+        await client.exchange(b"NOOP\r\n", b"\r\n")
+        assert client.octets == b"220 mini\r\n250-one\r\n250 two\r\n451 4.3.0 no\r\n"
+        assert [(e.code, e.lines) for e in world.events(Reply)][1:] == [(250, ("one", "two")), (451, ("4.3.0 no",))]
+        assert world.detail == "after NOOP: 250 three"
+
+    run(test)
+
+
+def test_a_command_of_which_octets_have_passed_is_not_answered_by_the_link_but_the_next_one() -> None:
+    async def test(world: World) -> None:
+        client = await world.connect_greeted()
+        client.write(b"NO")
+        await world.server.wait_for(b"NO")
+        world.arm("answer", at="NOOP", reply="451 4.3.0 no")
+        await client.exchange(b"OP\r\n", b"250 2.0.0 NOOP\r\n")
+        await client.exchange(b"NOOP\r\n", b"451 4.3.0 no\r\n")
+        assert world.server.octets == b"NOOP\r\n"
+
+    run(test)
+
+
 def test_a_dot_that_the_link_answers_does_not_reach_the_server() -> None:
     async def test(world: World) -> None:
         world.arm("answer", at="dot", reply="250 2.0.0 a lie")

@@ -212,6 +212,21 @@ def test_a_merged_command_that_none_follows_arrives_after_the_wait(lasting: str 
     run(test)
 
 
+def test_healing_a_merge_forwards_what_it_keeps() -> None:
+    async def test(world: World) -> None:
+        world.arm("merge", at="MAIL", lasting="1h")
+        world.convert_duration = lambda seconds: seconds
+        client = await world.connect_greeted()
+        client.write(b"MAIL FROM:<x@y>\r\n")
+        await world.wait_for_event(FaultFired)
+        await world.wait_round_trip()
+        assert world.server.reads == []
+        world.links.heal("f")
+        await client.wait_for(b"250 2.0.0 MAIL\r\n")
+
+    run(test)
+
+
 @pytest.mark.parametrize("does", ["stall", "delay"])
 def test_each_connection_that_a_fault_holds_is_held_for_the_whole_time(does: str) -> None:
     async def test(world: World) -> None:

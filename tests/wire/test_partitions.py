@@ -49,6 +49,29 @@ def test_a_partition_refuses_a_connection_that_a_fault_holds() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("held_by", ["black hole", "frozen server"])
+def test_a_connection_that_a_fault_holds_is_held_by_what_begins_meanwhile(held_by: str) -> None:
+    async def test(world: World) -> None:
+        world.arm("stall", at="connect")
+        client = await world.connect()
+        await world.wait_for_event(FaultFired)
+        if held_by == "black hole":
+            partition(world, how="blackhole")
+        else:
+            world.links.freeze("b", True)
+        world.links.heal("f")
+        await world.wait_round_trip("d")
+        assert not world.served
+        assert [(e.client, e.server) for e in world.events(Connected)] == [("d", "c")]
+        if held_by == "black hole":
+            world.links.heal("p")
+        else:
+            world.links.freeze("b", False)
+        await client.wait_for(b"220 mini\r\n")
+
+    run(test)
+
+
 def test_a_black_hole_delays_octets_and_loses_none() -> None:
     async def test(world: World) -> None:
         client = await world.connect_greeted()

@@ -259,9 +259,10 @@ def test_a_pipelined_envelope_is_sent_before_its_first_reply() -> None:
         (b"250 ok\r\n550 no\r\n551 no\r\n503 no\r\n", 551),
         (b"250 ok\r\n550 no\r\n250 ok\r\n452 no\r\n", 452),
         (b"250 ok\r\n250 ok\r\n250 ok\r\n452 no\r\n", 452),
+        (b"250 ok\r\n250 ok\r\n550 no\r\n452 no\r\n", 452),
     ],
 )
-def test_the_first_refusal_of_mail_the_last_rcpt_and_data_is_the_result_of_a_pipelined_envelope(
+def test_the_refusal_of_mail_or_of_every_rcpt_or_else_of_data_is_the_result_of_a_pipelined_envelope(
     replies: bytes, code: int
 ) -> None:
     turns = (*GROUPS, b"", b"", b"", replies, b"250 ok\r\n", b"221 bye\r\n")
@@ -271,6 +272,14 @@ def test_the_first_refusal_of_mail_the_last_rcpt_and_data_is_the_result_of_a_pip
     assert heard[2:] == [
         b"RCPT TO:<b@x>\r\n", b"RCPT TO:<c@x>\r\n", b"DATA\r\n", b"RSET\r\n", b"QUIT\r\n",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "replies", [b"421 4.3.2 bye\r\n", b"250 ok\r\n421 4.3.2 bye\r\n", b"250 ok\r\n250 ok\r\n421 4.3.2 bye\r\n"]
+)
+def test_421_amid_the_replies_to_a_pipelined_envelope_is_an_answer(replies: bytes) -> None:
+    outcome, _ = run((*GROUPS, b"", b"", replies, None), replace(ONE, pipelining=True))
+    assert (outcome.outcome, outcome.code, outcome.enhanced) == ("answered", 421, "4.3.2")
 
 
 def test_a_server_without_pipelining_is_sent_one_command_at_a_time() -> None:
@@ -384,6 +393,40 @@ def test_a_session_that_the_server_ended_is_not_used_for_the_next_message(farewe
             assert (outcome.code, outcome.text) == (250, "2.6.0 stored")
             assert heard.count(b"EHLO outside.test\r\n") == 2, "in another session"
             await sender.close()
+
+    asyncio.run(main())
+
+
+def test_a_session_whose_end_was_announced_since_the_last_turn_of_the_loop_is_not_used() -> None:
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        writer.write(b"220 x\r\n")
+        try:
+            async for line in reader:
+                writer.write(
+                    b"354 go\r\n"
+                    if line.startswith(b"DATA")
+                    else b"250 ok\r\n"
+                    if line[4:5] == b" " or line == b".\r\n"
+                    else b""
+                )
+        except ConnectionError:
+            pass
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with asyncio.timeout(10):
+            sender = Sender(server.sockets[0].getsockname())
+            assert (await sender.send(ONE)).code == 250
+            writers[0].write(b"421 4.4.2 idle for too long\r\n")
+            assert (await sender.send(ONE)).code == 250
+            assert len(writers) == 2, "in another session"
+            await sender.close()
+        server.close()
+        await asyncio.sleep(0)
 
     asyncio.run(main())
 

@@ -1,12 +1,13 @@
 """The parser: how octets become units, whatever reads they arrive in."""
 
+import sys
 from collections.abc import Sequence
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from conformance.wire.lines import LINE, TEXT
+from conformance.wire.lines import LINE, TEXT, describe_malformed
 from conformance.wire.session_parser import HELD, MAX_PENDING, REPLY, REPLY_LINES, UNASKED, SessionParser
 from conformance.wire.units import CommandLine, ContentEnd, ContentPart, RawOctets, Unit, WholeReply
 
@@ -223,6 +224,13 @@ def test_the_fault_in_a_malformed_reply_is_named(raw: bytes, malformed: str) -> 
     assert unit.malformed == malformed
 
 
+def test_describing_a_long_reply_does_not_keep_its_octets() -> None:
+    raw = b"250-x\r\n" * 1000 + b"251 y\r\n"
+    references = sys.getrefcount(raw)
+    assert describe_malformed(raw) == "its lines have different codes: 250, 251"
+    assert sys.getrefcount(raw) == references
+
+
 def test_garbage_is_a_reply_without_a_code_or_a_command_without_a_verb() -> None:
     units = parse((S, b"hello\r\n"), (C, b"\xff\xfe\x00\r\n"))
     assert units == [("reply", "GREETING", 0, ("hello",), None), ("command", "", "\\xff\\xfe\x00")]
@@ -284,6 +292,16 @@ def test_an_endless_reply_is_buffered_within_a_limit(line: bytes, at_once: int, 
     assert isinstance(reply, WholeReply)
     assert len(reply.lines) == kept + 1
     assert raw + len(reply.raw) + parser.unparsed_server_size == 100 * at_once * len(line) + 7
+
+
+def test_unreadable_lines_within_a_reply_are_kept_within_its_limit() -> None:
+    parser = SessionParser()
+    units = parser.feed_server(b"220-\r\n" + b"x\r\n" * 100_000)
+    (reply,) = parser.feed_server(b"220 y\r\n")
+    assert isinstance(reply, WholeReply)
+    assert (reply.to, reply.code, reply.lines[0], reply.lines[-1]) == ("GREETING", 220, "", "y")
+    assert len(reply.lines) == REPLY_LINES + 1
+    assert sum(len(unit.raw) for unit in units) + len(reply.raw) == 6 + 3 * 100_000 + 7
 
 
 def test_unanswered_commands_are_parsed_up_to_a_limit() -> None:

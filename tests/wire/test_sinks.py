@@ -322,3 +322,19 @@ def test_a_sink_drops_what_comes_in_plaintext_behind_starttls() -> None:
         writer.close()
 
     with_sink("smtp", test)
+
+
+def test_a_sink_offers_within_tls_only_what_it_offers_there_also_before_ehlo() -> None:
+    async def test(world: World, sink: Sink) -> None:
+        sink.keywords = ("STARTTLS", "CHUNKING")
+        sink.secured_keywords = ()
+        reader, writer = await asyncio.open_connection(*sink.address)
+        writer.write(b"EHLO x\r\nSTARTTLS\r\n")
+        while not (await reader.readline()).startswith(b"220 2.0.0"):
+            pass
+        await writer.start_tls(unverified())
+        writer.write(b"STARTTLS\r\nBDAT 0 LAST\r\nQUIT\r\n")
+        assert [line[:3] for line in (await reader.read()).splitlines()] == [b"500", b"500", b"221"]
+        writer.close()
+
+    with_sink("smtp", test)

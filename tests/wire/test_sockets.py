@@ -1,12 +1,42 @@
-"""What an error of a connection means, in words that are the same in every run."""
+"""Whether octets wait to be read, and what an error of a connection means, in words that are the same in every run."""
 
+import asyncio
 import errno
 import socket
 import ssl
+from collections.abc import Callable
 
 import pytest
 
-from conformance.wire.sockets import describe_error
+from conformance.run.virtual.loop import VirtualClockEventLoop
+from conformance.wire.sockets import describe_error, has_unread_octets
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.SelectorEventLoop, VirtualClockEventLoop])
+def test_octets_are_unread_in_the_kernel_and_in_the_reader_until_they_are_read(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def main(mine: socket.socket, peer: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=mine)
+        assert not has_unread_octets(reader, writer)
+        peer.send(b"in the kernel\n")
+        assert has_unread_octets(reader, writer)
+        assert await reader.readline() == b"in the kernel\n"
+        assert not has_unread_octets(reader, writer)
+        peer.send(b"one\ntwo\n")
+        assert await reader.readline() == b"one\n"
+        assert has_unread_octets(reader, writer)
+        await reader.readline()
+        peer.shutdown(socket.SHUT_WR)
+        assert await reader.read() == b""
+        assert not has_unread_octets(reader, writer), "at the end of the stream"
+        writer.transport.abort()
+        await writer.wait_closed()
+        assert not has_unread_octets(reader, writer), "after the socket was closed"
+
+    mine, peer = socket.socketpair()
+    with peer, asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main(mine, peer))
 
 
 def tls_error() -> ssl.SSLError:

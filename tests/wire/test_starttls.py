@@ -4,12 +4,14 @@ import asyncio
 import shutil
 import ssl
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from aiosmtpd.controller import SMTP
 
 from conformance.history.events import Closed, Command, Content, Reply
+from conformance.run.virtual.loop import VirtualClockEventLoop
 from conformance.scenarios.steps.talking import Line
 from conformance.wire.client import Identity
 from conformance.wire.sender import Recipient, Sender, Transmission
@@ -90,3 +92,43 @@ def test_talk_refuses_tls_after_octets_behind_the_220() -> None:
         assert heard == [b"EHLO x\r\n", b"STARTTLS\r\n"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.SelectorEventLoop, VirtualClockEventLoop])
+def test_octets_in_a_segment_behind_that_of_the_220_are_refused_too(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """The server sends them once the 220 was read: they are in the kernel then, and not in the client's reader."""
+    lines = [{"code": 220}, {"say": "STARTTLS", "code": 220, "secure": True}]
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        writer.write(b"220 t\r\n")
+        await reader.readline()
+        writer.write(b"220 go\r\n")
+
+    async def main() -> None:
+        asked = 0
+
+        def elapsed() -> float:
+            nonlocal asked
+            asked += 1
+            if asked == 4:  # at the beginning and at the end of each exchange
+                writers[0].write(b"250 injected\r\n")
+            return 0.0
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with asyncio.timeout(10):
+            said = await talk(
+                server.sockets[0].getsockname(),
+                [Line.model_validate(line) for line in lines],
+                make_content=lambda name: b"",
+                elapsed=elapsed,
+            )
+        assert said.problem == "expected TLS, but the server sent octets behind its 220"
+        writers[0].close()
+        server.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())

@@ -31,8 +31,8 @@ class Line(BaseModel):
     within: Duration | None = Field(None, description="longest time from the line, or from its `wait`, to the reply")
     enhanced: Text | tuple[Text, ...] | None = Field(
         None,
-        description="expected enhanced status code, or several alternatives; checked only after the server has offered "
-        "ENHANCEDSTATUSCODES",
+        description="expected enhanced status code, or several alternatives; not checked if the last positive reply to "
+        "EHLO or LHLO did not offer ENHANCEDSTATUSCODES (before EHLO, and after HELO only, it is checked)",
     )
     has: Text | None = Field(None, description="the reply contains this text")
     lacks: Text | None = Field(None, description="the reply does not contain this text")

@@ -60,11 +60,11 @@ def _substitute_reply(context: FaultContext, unit: Unit, skip: int) -> Unit | No
             instead = relay.parser.replace_reply(unit, reply)  # the parser goes on as the client will
             if unit.to in ("DATA", "STARTTLS", "AUTH") and (unit.code in _GO_AHEAD) != (instead.code in _GO_AHEAD):
                 relay.to_client.forward(instead)
-                relay.to_client.flush_throttled()  # `drop_server` would discard the rest of it
                 relay.drop_server()
                 return None
             return instead
         case CommandLine():
+            context.lane.flush_merged()  # so that what came before this command is recorded before it
             relay.record_unit(context.lane, unit)
             if _is_mode_unknown_to_server(unit, reply):
                 unit.pending.substitute = reply  # not queued before `drop_server`, which discards what is queued

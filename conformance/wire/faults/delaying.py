@@ -87,7 +87,11 @@ def _split(context: FaultContext, unit: Unit, skip: int) -> Unit:
 
 @on_unit("merge")
 def _merge(context: FaultContext, unit: Unit, skip: int) -> None:
-    """Keep the unit, to be written with the next octets, or alone after `lasting` documented seconds (by default 1)."""
+    """Keep the unit, to be written with the next octets, or alone after `lasting` documented seconds (by default 1).
+
+    Healing the fault writes it at once.
+    """
     context.lane.merge_with_next(unit, skip)
     lasting = _MERGED_FOR if context.fault.lasting is None else context.fault.lasting
     context.call_later(lasting, context.lane.flush_merged)
+    context.armed.undo.append(context.lane.flush_merged)

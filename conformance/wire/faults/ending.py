@@ -13,7 +13,11 @@ from conformance.wire.units import Unit
 
 @on_unit("drop", "reset", "half-close", "mute")
 def _end_before_unit(context: FaultContext, unit: Unit, skip: int) -> None:
-    """Call the kind's handler of `AFTER_UNIT`, which ends or mutes the session or a direction; the unit is not forwarded."""
+    """Call the kind's handler of `AFTER_UNIT`, which ends or mutes the session or a direction; the unit is not forwarded.
+
+    What `merge_with_next` kept of the units before it is written first.
+    """
+    context.lane.flush_kept()
     AFTER_UNIT[context.fault.does](context)
 
 
@@ -53,9 +57,11 @@ def _half_close(context: FaultContext) -> None:
 def _cut(context: FaultContext, unit: Unit, skip: int) -> None:
     """Write the unit's first `offset` octets (by default half of it), unrecorded, and end the session with FIN.
 
-    In a content (`body`) the unit is what follows `offset`, where the injector has split it: nothing of it is written.
+    In a content (`body`) the unit is what follows `offset`, where the injector has split it: nothing of it is written. What
+    `merge_with_next` kept of the units before it is written first.
     """
     fault = context.fault
+    context.lane.flush_kept()
     if fault.at != "body":
         context.lane.target.write(unit.raw[skip : len(unit.raw) // 2 if fault.offset is None else fault.offset])
     context.relay.close_with_fin()
