@@ -81,7 +81,8 @@ class ExecNode(ManagedNode, kind="exec"):
         shares: Path | None = None,
     ) -> None:
         self._availability = candidate.check_availability()
-        super().__init__(candidate, NodeDirectory(name, candidate, directory, self._availability, user=candidate.user))
+        files = NodeDirectory(name, candidate, directory, self._availability, user=candidate.user, shares=shares)
+        super().__init__(candidate, files)
         self._clock = clock
         self._disk = disk
         self._shares = shares
@@ -125,9 +126,6 @@ class ExecNode(ManagedNode, kind="exec"):
         if self._availability.missing:
             raise NodeError(self.name, "start", self._availability.missing)
         await asyncio.to_thread(self._files.write, configuration)  # other cells may be on this loop
-        if self._shares is not None and self._availability.private_root is None:
-            self._files.data.rmdir()
-            self._files.data.symlink_to(self._shares)
         if self._disk is not None:
             if self._availability.private_root is None:  # in a private root the program has another path than here
                 self._disk.check_program(self._files.fill(self._candidate.argv)[0])

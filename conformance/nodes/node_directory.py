@@ -32,12 +32,14 @@ def status_file_path(directory: Path) -> Path:
 class NodeDirectory:
     """Writes a node's files, and fills the placeholders of its commands.
 
-    The node can write to its directory and put anything there: all access goes through `UntrustedDirectory`.
+    The node can write to its directory and put anything there: all access goes through `UntrustedDirectory`, but that of
+    `_link_data`.
 
     `availability` says where the candidate's programs are. `seen_as` is the path at which the node sees the directory,
     if that is another; in a private root it is always `/node`. `python` is the interpreter that `{python}` stands for;
-    `user` becomes the owner of everything written, where the harness is root. `configuration` is the document that was
-    written last, {} before the first.
+    `user` becomes the owner of everything written, where the harness is root. `shares` is the data directory of the server's
+    first process, for a second one, whose own `data` stands for it; None for any other node. `configuration` is the document
+    that was written last, {} before the first.
     """
 
     def __init__(
@@ -50,8 +52,10 @@ class NodeDirectory:
         seen_as: Path | None = None,
         python: str = sys.executable,
         user: str | None = None,
+        shares: Path | None = None,
     ) -> None:
         self._user = user
+        self._shares = shares
         self._python = python
         self._seen_as = NODE if availability.private_root is not None else seen_as
         self.name = name
@@ -81,14 +85,22 @@ class NodeDirectory:
     def write(self, configuration: NodeConfiguration, *, for_any_user: bool = False) -> None:
         """Write the JSON document and the description's files, and make the writable directories.
 
+        A second process gets a link to the data of the first, except in a private root, which mounts them; its document names a
+        status file of its own.
         With `for_any_user` any user of this machine may read the files, and write data and status. Raises NodeError when
         a template cannot be rendered, or when something that the node made is in the way.
         """
+        if self._shares is not None and "status_file" in configuration:
+            # the document has that of the server, which the first process writes
+            configuration = {**configuration, "status_file": str(status_file_path(self._seen_as or self.directory))}
         self.configuration = configuration
         owner = self._owner()
         try:
             for folder in self.writable:
-                self._inside.make_directory(folder.name, owner=owner, mode=0o777 if for_any_user else None)
+                if folder == self.data and self._shares is not None and self._availability.private_root is None:
+                    self._link_data(self._shares)
+                else:
+                    self._inside.make_directory(folder.name, owner=owner, mode=0o777 if for_any_user else None)
             document = json.dumps(configuration, indent=1).encode()
             self._inside.write_file("node.json", document, owner=owner, readable=for_any_user)
             for name, template in self._candidate.files.items():
@@ -102,6 +114,17 @@ class NodeDirectory:
             raise NodeError(self.name, "start", str(error), "correct the candidate's description") from error
         except (OSError, ValueError) as error:
             raise self._access_error("start", error) from error
+
+    def _link_data(self, target: Path) -> None:
+        """Make `data` a link to a directory, unless it is just that link from an earlier start. Raises OSError for anything else.
+
+        No call here follows what the node may have put there, and the harness does not do so later.
+        """
+        try:
+            self.data.symlink_to(target)
+        except FileExistsError:
+            if self.data.readlink() != target:
+                raise
 
     @property
     def writable(self) -> tuple[Path, ...]:
@@ -166,10 +189,13 @@ class NodeDirectory:
     def wipe(self) -> None:
         """Empty the data directory, which stays, since it may be a mount point; do nothing when it does not exist.
 
-        Raises NodeError when something cannot be removed.
+        For a second process that is the directory that it shares. Raises NodeError when something cannot be removed.
         """
         try:
-            self._inside.empty_directory(self.data.name)
+            if self._shares is None:
+                self._inside.empty_directory(self.data.name)
+            else:
+                _empty_directory(self._shares)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -186,3 +212,12 @@ class NodeDirectory:
             raise self._access_error("close", error) from error
         finally:
             self._inside.close()
+
+
+def _empty_directory(path: Path) -> None:
+    """Delete everything in a directory of another node's directory. Raises OSError, also when something else has its name."""
+    inside = UntrustedDirectory(path.parent)
+    try:
+        inside.empty_directory(path.name)
+    finally:
+        inside.close()

@@ -183,8 +183,9 @@ def _step_duration(step: Step) -> float:
 async def real_deadline(seconds: float) -> AsyncIterator[None]:
     """Cancel the body after real seconds, whatever the loop's clock, and raise CellTimeout from the context then.
 
-    CellTimeout is also raised when the body ended before the cancellation reached it. If another party has cancelled the task
-    too, CancelledError is raised. Code that blocks the loop of the main thread is interrupted GRACE_S later: LoopBlocked comes
+    CellTimeout is also raised when the body ended before the cancellation reached it, and from an exception that its clean-up
+    raises, since the body was cut short all the same. If another party has cancelled the task too, what the body raises is raised,
+    which is mostly CancelledError. Code that blocks the loop of the main thread is interrupted GRACE_S later: LoopBlocked comes
     out of the loop.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -194,11 +195,11 @@ async def real_deadline(seconds: float) -> AsyncIterator[None]:
     with watchdog:
         try:
             yield
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, Exception) as error:
             if (
                 watchdog.has_timed_out and task.uncancel() <= cancelled_before
             ):  # no one but the watchdog has cancelled the task
-                raise CellTimeout from None
+                raise CellTimeout from error
             raise
     if watchdog.has_timed_out:  # the body ended all the same: the cancellation must not reach what follows it
         task.uncancel()

@@ -10,6 +10,7 @@ asked. Changes of the configuration are *unread* from when a step makes them whi
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from conformance.history.events import Configured, Inspected, NodeEvent
@@ -31,12 +32,22 @@ def recorded_changes(
     return {**transport, **{f"listeners.{name}": dict(to) for name, to in listeners.items()}, **unknown}
 
 
+@dataclass(frozen=True, slots=True)
+class _Another:
+    """The second process of a server: its node, what makes its configuration, and what has the links to the server dial it."""
+
+    node: Node
+    render: Render
+    dial: Callable[[], None]
+
+
 class NodeSupervisor:
     """Controls one node.
 
     Methods raise NodeError when the node does not do its part, and WrongNodeState when it is not running, or is, contrary to
     what the step needs. Steps of the scenario and actions at a moment of the protocol may come at the same time: the caller
     holds `lock` while it changes the state of the node. `node.failure` says why the node ended on its own, None if it did not.
+    `_first` is the process that was started first; `node` is the second one once that has taken over.
     `_transport` and `_listeners` are the parameters changed so far, from which `render` makes its configuration. The three
     attributes `_unread_...` are the changes that were made while it was down: it has not read them yet.
     """
@@ -50,8 +61,9 @@ class NodeSupervisor:
         """Whether it failed to start again on its own queue; starting it is not tried again."""
         self._has_run = False
         """Whether it has run on the data that it has."""
-        self._another: Node | None = None
-        """The second process on the queue, if one was started."""
+        self._first = node
+        self._another: _Another | None = None
+        """The second process on the queue, if one was started; it may have ended on its own."""
         self._render = render
         self._recorder = recorder
         self._resources = resources
@@ -92,26 +104,35 @@ class NodeSupervisor:
         self.is_running = self._has_run = True
         self._record("ready")
 
-    async def start_another(self, node: Node, render: Render) -> str:
-        """Start another process of the server, `node`, on the queue of the running one; return in words whether it runs.
+    async def start_another(self, make: Callable[[], tuple[Node, Render]], dial: Callable[[], None]) -> str:
+        """Start another process of the server on the queue of the running one; return in words whether it runs.
 
-        `render` makes its configuration. A server may refuse to run twice on one queue: any NodeError but Unsupported is taken for
-        that and raises nothing. Records nothing; the step records the returned words.
+        `make` makes its node, not started, and what makes its configuration; `dial` is called when it takes over. A server may
+        refuse to run twice on one queue: any NodeError but Unsupported is taken for that and raises nothing. Raises WrongNodeState,
+        before `make` is called, while a process of an earlier call runs. Records nothing; the step records the returned words.
         """
         self._require(running=True, stage="start-another")
+        if self.has_another or self.node is not self._first:  # there is one directory for second processes
+            raise WrongNodeState(self.node.name, "start-another", "the process of an earlier start-another still runs")
+        node, render = make()
         try:
             await node.start(render(self._transport, self._listeners, {}))
         except Unsupported:  # the cell is not applicable to the candidate
             raise
         except NodeError as error:
             return f"it refuses to run twice: {error.reason}"
-        self._another = node
+        self._another = _Another(node, render, dial)
         return "two processes run"
 
     @property
     def has_another(self) -> bool:
-        """Whether a second process of the server was started, and has not been killed or taken over."""
-        return self._another is not None
+        """Whether a second process of the server runs: it was started, and has not ended on its own, been killed or taken over."""
+        return self._running_another is not None
+
+    @property
+    def _running_another(self) -> _Another | None:
+        """The second process of the server, None if there is none that runs."""
+        return self._another if self._another is not None and self._another.node.failure is None else None
 
     async def kill_one(self) -> str:
         """Kill the process that was started first, and return in words what runs now.
@@ -120,16 +141,23 @@ class NodeSupervisor:
         started again. Either is recorded.
         """
         self._require(running=True, stage="kill-one")
-        if self._another is None:
+        another = self._running_another
+        if another is None:
             await self.kill()
             await self.start()
             return "started again"
         self._record("killed", "one of two processes")
-        first, self.node, self._another = self.node, self._another, None
-        self.is_paused = False  # a pause reached the first process only
-        await first.kill()
-        self._record("ready", "the other process")
+        await self.node.kill()
+        self._take_over(another)
         return "the other process goes on"
+
+    def _take_over(self, another: _Another) -> None:
+        """Let the second process be the node from now on, with its own configuration; have the links dial it, and record that."""
+        self.node, self._render, self._another = another.node, another.render, None
+        self.is_running = True
+        self.is_paused = False  # a pause reached the first process only
+        another.dial()
+        self._record("ready", "the other process")
 
     async def stop(self) -> None:
         """Kill a second process, if any; stop the node in an orderly way, wait for its end, and record its exit code."""
@@ -153,9 +181,9 @@ class NodeSupervisor:
 
     async def _kill_another(self) -> None:
         """Kill the second process, if there is one that has not ended on its own."""
-        another, self._another = self._another, None
-        if another is not None and another.failure is None:
-            await another.kill()
+        another, self._another = self._running_another, None
+        if another is not None:
+            await another.node.kill()
 
     async def wipe(self) -> None:
         """Destroy the queue database of the node, which must not be running, and record that.
@@ -192,13 +220,16 @@ class NodeSupervisor:
         A node that is down reads them when it starts: they are unread until then. `transport` has new values of parameters by name,
         `listeners` those of settings by the listener's name; both are part of every later configuration. `unknown` keys are sent
         once only. A reload is recorded (`reloaded`); the caller records the changes themselves. Raises ConfigurationRefused when
-        the node refuses them: then nothing is kept.
+        the node refuses them: then nothing is kept. A second process reloads after the first; if it alone refuses, the first has read
+        them all the same.
         """
         self.record_failure()
         new_transport = {**self._transport, **transport}
         new_listeners = _merged(self._listeners, listeners)
         if self.is_running:
             await self.node.reload(self._render(new_transport, new_listeners, unknown))
+            if (another := self._running_another) is not None:
+                await another.node.reload(another.render(new_transport, new_listeners, unknown))
             self._record("reloaded")
         else:
             self._unread_transport.update(transport)
@@ -215,12 +246,14 @@ class NodeSupervisor:
     def record_failure(self) -> None:
         """Record that the node ended on its own, if it did and that is not recorded yet; it counts as down from then on.
 
-        Record a shortage of the machine too, if that may be the cause.
+        Record a shortage of the machine too, if that may be the cause. A second process that still runs takes over.
         """
         if self.is_running and self.node.failure is not None:
             self.is_running = self.is_paused = False
             self._record("exited", self.node.failure)
             self._record_shortage(self.node.failure)
+            if (another := self._running_another) is not None:
+                self._take_over(another)
 
     @property
     def may_be_short_of_memory(self) -> bool:

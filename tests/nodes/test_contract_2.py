@@ -193,6 +193,24 @@ def test_a_reload_is_answered_by_the_status_file(tmp_path: Path, configuration: 
 
 
 @pytest.mark.integration
+def test_the_second_process_of_a_server_answers_a_reload_in_a_status_file_of_its_own(
+    tmp_path: Path, configuration: dict[str, Any]
+):
+    async def steps() -> None:
+        program, directory = ANSWERS.replace("STATUS", APPLIED), tmp_path / "another"
+        node = ExecNode("mbx1", candidate(program), directory, shares=tmp_path / "data")
+        await node.start(configuration)
+        try:
+            await node.reload({**configuration, "revision": 2})
+        finally:
+            await node.close()
+        assert json.loads((directory / "status" / "status.json").read_text("utf-8"))["revision"] == 2
+
+    asyncio.run(steps())
+    assert not Path(configuration["status_file"]).exists()
+
+
+@pytest.mark.integration
 @pytest.mark.parametrize("answer", [APPLIED, REFUSED], ids=["applied", "refused"])
 def test_an_answer_to_an_earlier_revision_does_not_answer_a_reload(
     tmp_path: Path, configuration: dict[str, Any], answer: str

@@ -209,3 +209,52 @@ def test_a_node_whose_guard_cannot_be_started_leaves_no_cgroup(
     if not made:
         pytest.skip("no cgroup can be made here")
     assert [path for group in made for path in group.paths if Path(path).exists()] == []
+
+
+def second_process(tmp_path: Path) -> tuple[ExecNode, Path]:
+    """Return the second process of a server, not started, and the data directory of the first."""
+    data = tmp_path / "mta1" / "data"
+    data.mkdir(parents=True)
+    return ExecNode("mta1", candidate(programs.GREETS), tmp_path / "mta1-another", shares=data), data
+
+
+def test_a_second_process_is_started_again_on_the_data_of_the_first_and_wipes_them(tmp_path: Path, configuration: dict):
+    async def steps() -> None:
+        node, data = second_process(tmp_path)
+        try:
+            for _ in range(2):
+                await node.start(configuration)
+                assert (tmp_path / "mta1-another" / "data").resolve() == data
+                await node.kill()
+            (data / "queue").write_text("a message", "utf-8")
+            await node.wipe()
+            assert list(data.iterdir()) == []
+            await node.start(configuration)
+        finally:
+            await node.close()
+
+    asyncio.run(steps())
+
+
+@pytest.mark.parametrize("other", ["link", "directory", "file"])
+def test_a_second_process_does_not_start_where_the_server_has_replaced_the_link_to_the_data(
+    tmp_path: Path, configuration: dict, other: str
+):
+    async def steps() -> None:
+        node, _ = second_process(tmp_path)
+        await node.start(configuration)
+        await node.kill()
+        link = tmp_path / "mta1-another" / "data"
+        link.unlink()
+        if other == "link":
+            link.symlink_to(tmp_path)
+        elif other == "directory":
+            link.mkdir()
+        else:
+            link.write_text("", "utf-8")
+        with pytest.raises(NodeError, match="the server may have put something else there"):
+            await node.start(configuration)
+        assert (link.is_symlink(), link.is_dir()) == (other == "link", other != "file"), "it is left as it was"
+        await node.close()
+
+    asyncio.run(steps())

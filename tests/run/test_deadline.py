@@ -15,6 +15,7 @@ import pytest
 from conformance import paths
 from conformance.clocks import ClockName
 from conformance.history.events import AnyEvent, Drained, StepEvent
+from conformance.nodes.contract import NodeError
 from conformance.results.reader import read_run
 from conformance.run import deadline
 from conformance.run.cell_loop import Clock, run_with_clock
@@ -117,6 +118,36 @@ def test_a_cell_that_ends_in_spite_of_its_cancellation_has_timed_out_and_what_fo
         return task.cancelling()
 
     assert run_with_clock(main, "real") == 0
+
+
+def test_a_cell_whose_clean_up_fails_has_timed_out_and_what_follows_is_not_cancelled() -> None:
+    failure = NodeError("mbx1", "kill", "it was down")
+
+    async def fails() -> None:
+        async with real_deadline(0.05):
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                raise failure
+
+    async def main(clock: Clock) -> int:
+        with pytest.raises(CellTimeout) as raised:
+            await fails()
+        assert raised.value.__cause__ is failure
+        task = asyncio.current_task()
+        assert task is not None
+        return task.cancelling()
+
+    assert run_with_clock(main, "real") == 0
+
+
+def test_a_failure_before_the_limit_is_no_timeout() -> None:
+    async def main(clock: Clock) -> None:
+        async with real_deadline(60):
+            raise NodeError("mbx1", "start", "it would not start")
+
+    with pytest.raises(NodeError, match="it would not start"):
+        run_with_clock(main, "real")
 
 
 def test_a_cell_that_another_party_cancels_too_is_cancelled_and_has_not_timed_out() -> None:

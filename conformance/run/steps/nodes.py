@@ -4,6 +4,7 @@ A handler returns the detail that is recorded with the end of its step, or "". T
 of the cell and the step's model. Each supervisor controls one node; its `lock` is held while the node's state changes.
 """
 
+from functools import partial
 from typing import Any
 
 from conformance.history.events import CommandRun, Configured
@@ -65,12 +66,10 @@ async def _act_now(world: World, action: NodeAction) -> str:
                 case Kill():
                     await supervisor.kill()
                 case KillOne():
-                    another_takes_over = supervisor.has_another
                     details.append(await supervisor.kill_one())
-                    if another_takes_over:
-                        world.dial_process(name)
                 case StartAnother():
-                    details.append(await supervisor.start_another(*world.make_another(name)))
+                    make, dial = partial(world.make_another, name), partial(world.dial_process, name)
+                    details.append(await supervisor.start_another(make, dial))
                 case PowerCut():
                     await cut_power(world, name, action.keeps)
                 case Stop():
