@@ -178,20 +178,24 @@ time.sleep(3600)
 
 
 def test_a_program_that_asks_for_one_while_it_starts_is_refused_once_it_is_ready(tmp_path: Path) -> None:
+    """The test blocks its loop from before the program asks, since that would refuse it at the next look at the program."""
     (call,) = LIMITS["SO_RCVTIMEO"]
+    go, asked = tmp_path / "go", tmp_path / "asked"
+    for path in (go, asked):
+        os.mkfifo(path)
     program = f"""
-import socket, struct
+import socket, struct, time
+open({str(go)!r}).read()
 tcp = socket.socket()
 {call}
-print("asked", flush=True)
-while True: pass  # asleep it might be refused before it is ready
+open({str(asked)!r}, "w").close()
+time.sleep(3600)
 """
 
     async def main(clock: Clock) -> None:
-        words = (sys.executable, "-c", program)
-        async with running_shifted(clock, tmp_path, *words, stdout=PIPE) as (shifted, process):
-            assert process.stdout is not None
-            assert await process.stdout.readline() == b"asked\n"
+        async with running_shifted(clock, tmp_path, sys.executable, "-c", program) as (shifted, _):
+            go.write_text("go")
+            asked.read_text()
             shifted.on_ready()
 
     with pytest.raises(CannotShift, match=f"it asks for what is not moved: {re.escape(UNSHIFTED_WAITS[0])}"):
