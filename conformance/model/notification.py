@@ -205,7 +205,7 @@ def _is_in_another_reply(facts: Facts, query: Query, due: DueNotification) -> bo
 def _is_answered_by_a_fault(facts: Facts, query: Query) -> bool:
     """Return whether a fault may have replaced a discard list that the primary took for read.
 
-    In an altered session the reply to `query` has no list, and a further command followed, which told the primary that its list
+    In an altered session the reply to `query` has no list, and a further command followed, by which the primary knows that its list
     was read.
     """
     reply = query.exchange.reply
