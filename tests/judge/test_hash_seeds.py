@@ -6,10 +6,9 @@ import sys
 
 import pytest
 
-from conformance import paths
 from tests.judge.miniature import miniatures
+from tests.suite.helpers import ROOT
 
-ROOT = paths.corpus().parent
 PRINT_ALL = """
 from tests.judge.miniature import miniatures
 print(hash("a set of strings"))
