@@ -355,7 +355,7 @@ def reports_name_what_the_sender_named(facts: Facts) -> Finding:
         message = facts.trace.messages[report.message]
         ids = {one.mail.get("ENVID") for one in asked}
         finding.occasions += ids != {None}
-        if None not in ids and digest.envelope_id not in {_decoded(one) for one in ids if one is not None}:
+        if None not in ids and digest.envelope_id not in {decode_xtext(one) for one in ids if one is not None}:
             finding.add_message_violation(
                 message, f"{report.origin} reported it with {digest.envelope_id!r} for the ENVID {ids}", sent.n
             )
@@ -365,7 +365,7 @@ def reports_name_what_the_sender_named(facts: Facts) -> Finding:
             if (
                 given
                 and None not in given
-                and not {_decoded(str(one)) for one in given} & set(map(_decoded, digest.originals))
+                and not {_decoded(str(one)) for one in given} & {*map(_normalized, digest.originals)}
             ):
                 finding.add_message_violation(
                     message, f"{report.origin} reported {recipient} without the ORCPT {given}", sent.n
@@ -373,11 +373,12 @@ def reports_name_what_the_sender_named(facts: Facts) -> Finding:
     return finding
 
 
-def _decoded(value: str) -> str:
-    """Return xtext (RFC 3461 4) as the text that it stands for, with the type of an address in lower case.
+def _decoded(xtext: str) -> str:
+    """Return xtext (RFC 3461 4) as the text that it stands for, in the form of `_normalized`."""
+    return _normalized(decode_xtext(xtext))
 
-    Blanks around the type and the address are dropped; without a `;` the text is no typed address and stays as it is.
-    """
-    text = decode_xtext(value)
+
+def _normalized(text: str) -> str:
+    """Return a typed address with its type in lower case, without the blanks around both; what has no `;` stays as it is."""
     kind, semicolon, address = text.partition(";")
     return f"{kind.strip().lower()};{address.strip()}" if semicolon else text

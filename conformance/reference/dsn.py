@@ -4,6 +4,7 @@ A *report* here is such a notification: a message to a sender about what happene
 (of a recipient), RET and ENVID (of a message) are parameters of RFC 3461 that the sender gave.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,6 +14,8 @@ from conformance.reference.message import Envelope, Recipient
 
 ReportAction = Literal["failed", "delayed", "delivered", "relayed"]
 
+# The hexchar of RFC 3461 4, where it stands for a printable character of ASCII.
+_PRINTABLE_HEXCHAR = re.compile(r"\+([2-6][0-9A-F]|7[0-9A-E])")
 _SUBJECT: dict[ReportAction, str] = {
     "failed": "Undeliverable",
     "delayed": "Delivery delayed",
@@ -83,7 +86,7 @@ def format_report(
         "Content-Type: message/delivery-status",
         "",
         f"Reporting-MTA: dns; {server}",
-        *([f"Original-Envelope-Id: {printable(envelope.envid)}"] if envelope.envid else []),
+        *([f"Original-Envelope-Id: {_decoded(envelope.envid)}"] if envelope.envid else []),
         "",
         *(line for status in statuses for line in _recipient_fields(action, status)),
         f"--{boundary}",
@@ -98,7 +101,7 @@ def format_report(
 def _recipient_fields(action: ReportAction, status: RecipientStatus) -> list[str]:
     """Return the lines of the fields about one recipient (RFC 3464 2.3), with the blank line that ends them."""
     return [
-        *([f"Original-Recipient: {printable(status.recipient.orcpt)}"] if status.recipient.orcpt else []),
+        *([f"Original-Recipient: {_decoded(status.recipient.orcpt)}"] if status.recipient.orcpt else []),
         f"Final-Recipient: {_typed_address(status.recipient.address)}",
         f"Action: {action}",
         f"Status: {status.status}",
@@ -114,6 +117,14 @@ def _typed_address(address: str) -> str:
         return f"rfc822; {printable(address)}"
     escaped = "".join(c if "!" <= c <= "~" and c not in "+=\\" else f"\\x{{{ord(c):02X}}}" for c in address)
     return f"utf-8; {escaped}"
+
+
+def _decoded(xtext: str) -> str:
+    """Return the text that an ENVID or ORCPT in xtext stands for (RFC 3461 6.3).
+
+    A code of a character that is not printable stays a code, since RFC 3461 4.2 and 4.4 permit none.
+    """
+    return printable(_PRINTABLE_HEXCHAR.sub(lambda found: chr(int(found[1], 16)), xtext))
 
 
 def _diagnostic(status: RecipientStatus) -> str:

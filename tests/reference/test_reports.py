@@ -57,6 +57,16 @@ def test_a_report_has_the_parts_and_fields_of_rfc_3464():
     assert returned.get_content_type() == "text/rfc822-headers"
 
 
+def test_the_names_that_the_sender_gave_in_xtext_are_decoded_but_for_what_is_not_printable():
+    to = Recipient("wendy@second.test", orcpt="rfc822;wendy+2Bnews+0D@second.test")
+    written = format_report(
+        "failed", [RecipientStatus(to, "5.1.1")], message_id="id-1", server="mbx1", at=1_800_000_000.0,
+        envelope=Envelope("alice@outside.test", (to,), envid="A+3DB+2B3D+0A+7F+20C"), content=CONTENT,
+    ).split(b"\r\n")  # fmt: skip
+    assert b"Original-Envelope-Id: A=B+3D+0A+7F C" in written
+    assert b"Original-Recipient: rfc822;wendy+news+0D@second.test" in written
+
+
 @pytest.mark.parametrize(
     ("action", "ret", "whole"),
     [
