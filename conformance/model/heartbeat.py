@@ -113,12 +113,13 @@ def _times_of_duty(facts: Facts, pair: ShadowPair) -> Iterator[tuple[int, float,
     Each tuple has number and time of the begin, then number and time of the end.
     """
     merged: list[tuple[int, float, int, float]] = []
-    for held, (end_n, end_t) in zip(pair.copies, pair.sure_ends, strict=True):
-        if merged and held.since_n <= merged[-1][2]:
+    held = [(held.since_n, held.since_t, *end) for held, end in zip(pair.copies, pair.sure_ends, strict=True)]
+    for begin_n, begin_t, end_n, end_t in sorted([*held, *pair.kept_over_switches]):
+        if merged and begin_n <= merged[-1][2]:
             since_n, since_t, last_n, last_t = merged.pop()
             merged.append((since_n, since_t, max(end_n, last_n), max(end_t, last_t)))
-        elif end_n > held.since_n:
-            merged.append((held.since_n, held.since_t, end_n, end_t))
+        elif end_n > begin_n:
+            merged.append((begin_n, begin_t, end_n, end_t))
     for since_n, since_t, until_n, until_t in merged:
         for span in facts.working_spans[pair.holder]:
             begin = max((since_n, since_t), (span.since_n, span.since_t))

@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 A session alternates between two states: the client waits for a reply, or the server waits for the client. `_waits` cuts it into
-such waits by counting the replies that the server owes. A server is idle while it waits; from 354 to the final dot, and during
-AUTH, octets of the client flow that no event shows, so there the server may end the session late but not early.
+such waits by counting the replies that the server owes. A server is idle while it waits; from 354 to the final dot, during AUTH
+and within TLS, octets of the client flow that no event shows, so there the server may end the session late but not early.
 
 - A receive connector (a listener of a server) ends a session with 421 4.4.2, or closes it, when it is idle for
   ConnectionInactivityTimeout or older than ConnectionTimeout; not before, unless it stops (RFC 5321 3.8: a server does not close
@@ -366,7 +366,7 @@ def _waits(facts: Facts, session: Session) -> Iterator[_Wait]:
             owed, may_send_octets = owed + 1, False
         elif isinstance(event, Reply):
             owed -= bool(event.to) and owed > 0
-            may_send_octets = event.code // 100 == 3
+            may_send_octets = event.code // 100 == 3 or (event.to == "STARTTLS" and event.code == 220)
     last = session.closed
     yield _Wait(
         party="client" if owed > 0 else "server",

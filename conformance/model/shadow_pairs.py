@@ -8,7 +8,8 @@ seen, so there are two opinions of each thing:
 
 - A copy is *surely held* only until the first event after which a right server may hold it no longer: its notification, a
   promotion of any copy of this primary, a new database or an absence of ShadowResubmitTimeSpan that permits one, a queue that is
-  wiped, a switch that turns redundancy off, or the expiry of a shadow that is never acknowledged.
+  wiped, a switch that turns redundancy off, or the expiry of a shadow that is never acknowledged. Where an inspection shows the
+  copy after such a switch, it is surely held again from the moment at which redundancy was turned on (`kept_over_switches`).
 - The holder is *waiting* for the primary from the opening of a session, or a command, to the reply. While it waits, it need not
   ask again, so a heartbeat counts from the end of the last wait (`waits`).
 
@@ -28,6 +29,7 @@ from itertools import pairwise
 
 from conformance.history.events import Configured, ConnectFailed
 from conformance.model.facts import Facts, HeldInterval
+from conformance.model.processing import inspections
 from conformance.trace.sessions import Session
 
 
@@ -63,7 +65,8 @@ class ShadowPair:
     `sure_ends` has number and time of the event until which each copy is surely held, in the order of `copies`. `contacts` has time and
     number of each positive reply in sessions of either, `databases` each naming of the primary's database to the holder. `absences` are
     the times in which the holder may promote itself, since it had no contact for ShadowResubmitTimeSpan: the number of the first event
-    in it, the time of its begin, and that of its end.
+    in it, the time of its begin, and that of its end. `kept_over_switches` has number and time of begin and end of each time after a
+    switch off and on in which a copy from before is surely held.
     """
 
     holder: str
@@ -74,6 +77,7 @@ class ShadowPair:
     contacts: list[tuple[float, int]]
     databases: list[DatabaseSeen]
     absences: list[tuple[int, float, float]] = field(default_factory=list)
+    kept_over_switches: list[tuple[int, float, int, float]] = field(default_factory=list)
 
     def first_surely_held(self, n: int, until_n: int) -> HeldInterval | None:
         """Return the first copy that the holder surely holds from event `n` to event `until_n`, None without one."""
@@ -145,7 +149,37 @@ def _make_pair(
     ]
     pair.absences = list(_long_absences(facts, pair, sorted(surely_read)))
     pair.sure_ends = [_end_of_sure_holding(facts, pair, held, [*switched_off, *promoted]) for held in pair.copies]
+    pair.kept_over_switches = list(_times_kept_over_switches(facts, pair, [*switched_off, *promoted]))
     return pair
+
+
+def _times_kept_over_switches(
+    facts: Facts, pair: ShadowPair, ends: list[tuple[int, float]]
+) -> Iterator[tuple[int, float, int, float]]:
+    """Yield each time in which the holder surely holds a copy from before a switch off and on, as an inspection shows.
+
+    A tuple has number and time of its begin, the switch on, and of its end. `ends` are as for `_end_of_sure_holding`; those before
+    the inspection ended nothing.
+    """
+    switches = [
+        (event.n, event.t, event.changes["ShadowRedundancyEnabled"])
+        for event in facts.trace.events_of(Configured)
+        if event.node == pair.holder and event.refused is None and "ShadowRedundancyEnabled" in event.changes
+    ]
+    for (off_n, _, off), (on_n, on_t, on) in pairwise(switches):
+        if off is not False or on is not True:
+            continue
+        following = next((n for n, _, _ in switches if n > on_n), facts.end_n)
+        for inspection in facts.compute_once(inspections):
+            if inspection.node != pair.holder or not on_n < inspection.n < following:
+                continue
+            shown = {i.shadow_id for i in inspection.items if i.kind == "shadow" and i.next_hop == pair.primary}
+            for held in pair.copies:
+                if held.copy.shadow_id in shown and held.since_n < off_n:
+                    later = [(n, t) for n, t in ends if n > inspection.n]
+                    end_n, end_t = _end_of_sure_holding(facts, pair, held, later)
+                    if end_n > on_n:
+                        yield on_n, on_t, end_n, end_t
 
 
 def _end_of_sure_holding(
