@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from conformance.history.events import Command, Reply, StepEvent
 from conformance.model.facts import Facts, HeldInterval, operation_name
-from conformance.model.processing import may_have_forgotten_event
+from conformance.model.processing import inspections_after_switches, may_have_forgotten_event
 from conformance.model.relaying import Relaying
 from conformance.model.rules import rule
 from conformance.model.server_facts import STOPPING_ACTIONS
@@ -332,15 +332,19 @@ def _check_time_without_session(
 
     Too long is more than ShadowHeartbeatTimeoutInterval, `_QUERY_DELAY_S` and `room` (seconds) together. `pair` is (holder,
     primary); `last` and `following` are number and time of the end of the last session and of the begin of the next. More than
-    ShadowHeartbeatTimeoutInterval is an occasion. Each event of the holder's node begins the time anew; times in which the holder
-    did not work, or its redundancy may be off, are left out. At most one violation is added.
+    ShadowHeartbeatTimeoutInterval is an occasion. Each event of the holder's node begins the time anew, and so does a switch on of
+    redundancy after which it has shadows of the primary; times in which the holder did not work, or its redundancy may be off, are
+    left out. At most one violation is added.
     """
     holder, primary = pair
     begin_n, begin_t, working = *last, True
-    for event in (*facts.node_events.get(holder, ()), None):
-        n, t = (event.n, event.t) if event else following
+    switches = {
+        (n + 1, t) for n, t, shown in inspections_after_switches(facts, holder) if shown.shadow_ids_for(primary)
+    }
+    events = [(event.n, event.t, event.action in STOPPING_ACTIONS) for event in facts.node_events.get(holder, ())]
+    for n, t, stops in (*sorted([*events, *((n, t, None) for n, t in switches)]), (*following, False)):
         if n < last[0]:
-            working = event is None or event.action not in STOPPING_ACTIONS
+            working = working if stops is None else not stops
             continue
         n, t = min((n, t), following)
         longest = facts.possible_parameter_range(holder, "ShadowHeartbeatTimeoutInterval", begin_n, n).greatest
@@ -354,6 +358,6 @@ def _check_time_without_session(
                     min(n, facts.end_n - 1),
                 )
                 return
-        if event is None or n >= following[0]:
+        if n >= following[0]:
             return
-        begin_n, begin_t, working = n, t, event.action not in STOPPING_ACTIONS
+        begin_n, begin_t, working = n, t, working if stops is None else not stops

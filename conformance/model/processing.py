@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from conformance.history.events import Inspected
+from conformance.history.events import Configured, Inspected
 from conformance.model.facts import Facts
 from conformance.model.server_facts import STOPPING_ACTIONS
 from conformance.trace.sessions import Transaction
@@ -141,6 +141,10 @@ class Inspection:
         items = self.items if message_id is None else self._items_by_message_id.get(message_id, ())
         return [item for item in items if item.kind in kinds]
 
+    def shadow_ids_for(self, primary: str) -> set[str | None]:
+        """Return the ids of the copies in the shadow queues for a primary."""
+        return {item.shadow_id for item in self.items if item.kind == "shadow" and item.next_hop == primary}
+
     @cached_property
     def _items_by_message_id(self) -> Mapping[str | None, list[QueuedItem]]:
         """The items of each Message-ID, in order."""
@@ -165,6 +169,29 @@ def inspections(facts: Facts) -> list[Inspection]:
         for event in facts.trace.events_of(Inspected)
         if facts.is_tested_server(event.node)
     ]
+
+
+def inspections_after_switches(facts: Facts, server: str) -> list[tuple[int, float, Inspection]]:
+    """Return the inspections of a server while redundancy is on again after it was off, each behind number and time of that switch.
+
+    What such an inspection shows in a shadow queue has survived the switch off. No document says that it has to (ruling 37).
+    """
+    switches = [
+        event
+        for event in facts.trace.events_of(Configured)
+        if event.node == server and event.refused is None and "ShadowRedundancyEnabled" in event.changes
+    ]
+    found = []
+    for off, on, following in zip(switches, switches[1:], [*switches[2:], None], strict=False):
+        if (off.changes["ShadowRedundancyEnabled"], on.changes["ShadowRedundancyEnabled"]) != (False, True):
+            continue
+        until_n = facts.end_n if following is None else following.n
+        found += [
+            (on.n, on.t, inspection)
+            for inspection in facts.compute_once(inspections)
+            if inspection.node == server and on.n < inspection.n < until_n
+        ]
+    return found
 
 
 def _items(facts: Facts, state: Mapping[str, Any]) -> tuple[QueuedItem, ...]:

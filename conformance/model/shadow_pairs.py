@@ -29,7 +29,7 @@ from itertools import pairwise
 
 from conformance.history.events import Configured, ConnectFailed
 from conformance.model.facts import Facts, HeldInterval
-from conformance.model.processing import inspections
+from conformance.model.processing import inspections_after_switches
 from conformance.trace.sessions import Session
 
 
@@ -161,25 +161,14 @@ def _times_kept_over_switches(
     A tuple has number and time of its begin, the switch on, and of its end. `ends` are as for `_end_of_sure_holding`; those before
     the inspection ended nothing.
     """
-    switches = [
-        (event.n, event.t, event.changes["ShadowRedundancyEnabled"])
-        for event in facts.trace.events_of(Configured)
-        if event.node == pair.holder and event.refused is None and "ShadowRedundancyEnabled" in event.changes
-    ]
-    for (off_n, _, off), (on_n, on_t, on) in pairwise(switches):
-        if off is not False or on is not True:
-            continue
-        following = next((n for n, _, _ in switches if n > on_n), facts.end_n)
-        for inspection in facts.compute_once(inspections):
-            if inspection.node != pair.holder or not on_n < inspection.n < following:
-                continue
-            shown = {i.shadow_id for i in inspection.items if i.kind == "shadow" and i.next_hop == pair.primary}
-            for held in pair.copies:
-                if held.copy.shadow_id in shown and held.since_n < off_n:
-                    later = [(n, t) for n, t in ends if n > inspection.n]
-                    end_n, end_t = _end_of_sure_holding(facts, pair, held, later)
-                    if end_n > on_n:
-                        yield on_n, on_t, end_n, end_t
+    for on_n, on_t, inspection in inspections_after_switches(facts, pair.holder):
+        shown = inspection.shadow_ids_for(pair.primary)
+        for held in pair.copies:
+            if held.copy.shadow_id in shown and held.since_n < on_n:
+                later = [(n, t) for n, t in ends if n > inspection.n]
+                end_n, end_t = _end_of_sure_holding(facts, pair, held, later)
+                if end_n > on_n:
+                    yield on_n, on_t, end_n, end_t
 
 
 def _end_of_sure_holding(
