@@ -77,10 +77,13 @@ def safety_net_holds_what_was_processed(facts: Facts) -> Finding:
 
 
 def _messages_by_id(facts: Facts) -> Mapping[str, list[str]]:
-    """Return the names of the messages with each Message-ID; messages without one are left out."""
+    """Return the names of the messages with each Message-ID.
+
+    Messages without one are left out, and those whose Message-ID is not ASCII: no document says how `inspect` prints that.
+    """
     found: dict[str, list[str]] = defaultdict(list)
     for message in facts.trace.messages.values():
-        if message.message_id is not None:
+        if message.message_id is not None and message.message_id.isascii():
             found[message.message_id].append(message.message)
     return found
 
