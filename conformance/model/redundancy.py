@@ -92,8 +92,9 @@ def is_from_outside(facts: Facts, transaction: Transaction) -> bool:
 def _check_acknowledgement(facts: Facts, finding: Finding, transaction: Transaction, acknowledgement: Reply) -> None:
     """Add a violation where a copy had to be stored before an acknowledgement, and was not.
 
-    There is no occasion where no other server can hold a copy, where redundancy is off, or where RejectMessageOnShadowFailure is false
-    and the primary had a reason to go without a copy. A late copy is named in the sentence.
+    There is no occasion where no other server can hold a copy, where redundancy is off, where a session with one may have carried the
+    copy within TLS, or where RejectMessageOnShadowFailure is false and the primary had a reason to go without a copy. A late copy is
+    named in the sentence.
     """
     primary, n = transaction.server, acknowledgement.n
     holders = possible_holders(facts, primary)
@@ -108,6 +109,8 @@ def _check_acknowledgement(facts: Facts, finding: Finding, transaction: Transact
     ]
     if any(transaction.n < copy.transaction.n and copy.stored_reply.n < n for copy in copies):
         finding.occasions += 1
+        return
+    if any(map(_is_within_tls, _sessions_in_use(facts, transaction, acknowledgement, holders))):
         return
     mandatory = facts.parameter(primary, "RejectMessageOnShadowFailure", n)
     if not mandatory and _has_reason_to_go_without_copy(facts, transaction, acknowledgement, holders):
@@ -158,6 +161,11 @@ def count_attempts(facts: Facts, transaction: Transaction, answer: Reply, holder
     ]  # fmt: skip
     far = sum(is_remote(facts, primary, server) for server in servers)
     return {True: far, False: len(servers) - far}
+
+
+def _is_within_tls(session: Session) -> bool:
+    """Return whether a session goes on, or went on, within TLS, where nothing of it is seen."""
+    return any(x.command.verb == "STARTTLS" and x.reply is not None and x.reply.code == 220 for x in session.exchanges)
 
 
 def _is_lost_before_request(session: Session) -> bool:

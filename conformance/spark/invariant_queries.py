@@ -124,13 +124,18 @@ may have expired, which is not judged. Messages that share a Message-ID are dist
 """
 
 TWO_COPIES = """
-WITH acknowledged AS (
+WITH within_tls AS (
+  SELECT /*+ SHUFFLE_HASH(s) */ s.cell_id, s.client, s.n, r.n AS closed_n FROM single_events r
+  JOIN single_events s ON s.cell_id = r.cell_id AND s.session = r.session AND s.kind = 'session'
+  WHERE r.kind = 'incident' AND r.mode = 'closed' AND r.action = 'secured' AND s.listener = 'transport'
+), acknowledged AS (
   SELECT m.cell_id, m.key, m.server, m.n AS begun_n, m.reply_n AS n, m.reply_t AS t, m.reply_t - m.t >= 1 AS slow,
          c.topology_id, c.without_rights,
          element_at(tp.servers, m.server) AS server_row
   FROM mail_transactions m JOIN conditions c ON c.cell_id = m.cell_id AND array_contains(c.claims, 'shadow-2013')
   JOIN topologies tp ON tp.topology_id = c.topology_id
   LEFT SEMI JOIN harness_messages o ON o.cell_id = m.cell_id AND o.key = m.key
+  LEFT ANTI JOIN within_tls w ON w.cell_id = m.cell_id AND w.client = m.server AND w.n < m.reply_n AND w.closed_n > m.n
   WHERE m.to_server AND m.mode <> 'shadow' AND m.code BETWEEN 200 AND 299 AND m.reply_n IS NOT NULL
     AND m.listener IN ('frontend', 'transport') AND NOT coalesce(m.inside, false) AND NOT m.tampered
     AND element_at(tp.servers, m.server).generation <> 'ex2010' AND element_at(tp.servers, m.server).role = 'mailbox'
@@ -206,7 +211,8 @@ FROM paired
 
 Bad without a copy where a shadow is mandatory, or where no trouble with any peer was visible and some peer was permitted by
 the preference (SR-PRF-01 to SR-PRF-06). Else not judged (SR-ENA-03): trouble is also a session or copy that began a second
-before and may have met with silence (ruling 16). A peer that offers no shadow in its reply to EHLO is not visible here.
+before and may have met with silence (ruling 16). A peer that offers no shadow in its reply to EHLO is not visible here. What came
+while the primary had a session within TLS is left out: a copy there is not seen.
 """
 
 SHADOW_BOUNDARY = """

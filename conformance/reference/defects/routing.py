@@ -9,14 +9,18 @@ started as `reference+NAME` uses the class as the component in its `slot`, and t
 is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
 from conformance.reference.boundary import in_boundary
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.defects.defect import defect
+from conformance.reference.host import Host
 from conformance.reference.hub2010.outbound import HubRouting
-from conformance.reference.message import Recipient
+from conformance.reference.message import Message, Recipient
+from conformance.reference.queue.delivery import Delivery
+from conformance.reference.queue.hop_queue import DeliveryAttempt
 from conformance.reference.routing.bifurcation import Routing, group_by_next_hop
 from conformance.reference.routing.next_hop import NextHop
 
@@ -247,3 +251,28 @@ class FirstMessageGoesByANeighbour(Routing):
                     other = replace(hop, kind="redirection", name=name, servers=(name,), addresses=(address,))
                 found.setdefault(other, []).append(recipient)
         return found
+
+
+@defect(
+    "routes-a-message-once",
+    breaks="SR-BIF-02",
+    slot="delivery",
+    needs_expectation="what waits for a server that is down is tried there and tried again, as is its duty to where the mailbox was",
+)
+class RoutesAMessageOnce(Delivery):
+    """Routes each message once: a retry goes where the mailbox was before, also after its database has moved."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._routes: dict[tuple[int, tuple[Recipient, ...]], RecipientsByHop] = {}
+
+    def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
+        """Queue one attempt for each next hop of the recipients, by the route of the first time that they were pending together."""
+        key = (message.id, tuple(recipients))
+        if key not in self._routes:
+            self._routes[key] = self.host.routing.group_by_next_hop(key[1])
+        for hop, group in self._routes[key].items():
+            finished = asyncio.get_running_loop().create_future()
+            attempt = DeliveryAttempt(message, recipients=tuple(group), hop=hop, finished=finished)
+            self._attempts[attempt] = None
+            self._queue_for(hop).add(attempt)

@@ -111,3 +111,18 @@ class ResubmitsToHubs(SafetyNet):
         Correct is to leave out those reached outside of the boundary (SR-IOP-03), and messages that were themselves resubmitted.
         """
         return tuple(one for one in message.envelope.recipients if one.address.casefold() in addresses)
+
+
+@defect("safety-net-takes-its-notifications-along", breaks="SR-MNT-04", slot="safety_net")
+class TakesItsNotificationsAlong(SafetyNet):
+    """Deletes the discard notifications that wait for a message as the message leaves Safety Net."""
+
+    def drop_expired(self) -> None:
+        """Delete the messages whose hold time is over, as is correct, and before that the notifications about those in `safety-net`."""
+        host = self.host
+        for row_id in host.messages.rows_in_place_since("safety-net", host.latest_due() - self.hold_time("safety-net")):
+            shadow_ids = {holder.shadow_id for holder in host.discards.holders_of_shadow(row_id)}
+            for waiting in tuple(host.discards.all_notifications()):
+                if waiting.shadow_id in shadow_ids:
+                    host.discards.remove_notification(waiting.id)
+        super().drop_expired()
