@@ -194,7 +194,9 @@ class ExtendedRelay(Relay):
 
     def names(self, message: dict[str, Any], to: str) -> tuple[list[str], list[str]]:
         """Return the fields of a report that name the message and the recipient as the sender did."""
-        envid, orcpt = message["mail"].get("ENVID"), message["rcpt"].get(to, {}).get("ORCPT")
+        given = message["mail"].get("ENVID"), message["rcpt"].get(to, {}).get("ORCPT")
+        # they come in xtext, and stand decoded in a report (RFC 3461 6.3)
+        envid, orcpt = (one and re.sub(r"\+([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), one) for one in given)
         return [f"Original-Envelope-Id: {envid}"] if envid else [], [f"Original-Recipient: {orcpt}"] if orcpt else []
 
     def returns_the_whole(self, given: dict[str, str], action: str) -> bool:
