@@ -263,7 +263,8 @@ WITH answers AS (
 )
 SELECT u.cell_id, u.answer_n AS n,
        CASE WHEN any_value(u.done) THEN false
-            WHEN count(i.n) > 0 AND bool_and(coalesce(i.code >= 400, true)) THEN NULL ELSE true END AS bad
+            WHEN count(i.n) > 0 AND bool_and(coalesce(i.code >= 400, true)) THEN NULL
+            WHEN bool_or(i.sender = '') THEN NULL ELSE true END AS bad
 FROM notified_copies u
 LEFT JOIN mail_transactions i ON i.cell_id = u.cell_id AND i.server = u.primary AND i.key = u.key AND i.mode <> 'shadow'
      AND i.dot_n < u.answer_n AND i.code IS NOT NULL
@@ -272,7 +273,8 @@ GROUP BY u.cell_id, u.answer_n, u.primary, u.key, u.shadow_id
 """SR-MNT-01, SR-MNT-07, SR-MNT-08: before a discard notification every recipient of the copy was delivered, passed on or reported.
 
 A report of another action than `failed` says that the message is still under way. A duplicate in the mailbox counts as delivered.
-Not judged: a message that the primary refused in the end has no shadow to keep.
+Not judged: a message that the primary refused in the end has no shadow to keep, and one with a null reverse-path may have expired,
+which is reported to nobody (RL-DSN-02).
 """
 
 MAILBOX_DUPLICATES = """
