@@ -338,11 +338,13 @@ def _check_time_without_session(
     """
     holder, primary = pair
     begin_n, begin_t, working = *last, True
-    switches = {
-        (n + 1, t) for n, t, shown in inspections_after_switches(facts, holder) if shown.shadow_ids_for(primary)
-    }
-    events = [(event.n, event.t, event.action in STOPPING_ACTIONS) for event in facts.node_events.get(holder, ())]
-    for n, t, stops in (*sorted([*events, *((n, t, None) for n, t in switches)]), (*following, False)):
+    events: list[tuple[int, float, bool | None]] = [  # whether the event stops the holder; None for a switch
+        (event.n, event.t, event.action in STOPPING_ACTIONS) for event in facts.node_events.get(holder, ())
+    ]
+    for n, t, shown in inspections_after_switches(facts, holder):
+        if shown.shadow_ids_for(primary):
+            events.append((n + 1, t, None))
+    for n, t, stops in (*sorted(events, key=lambda event: event[:2]), (*following, False)):
         if n < last[0]:
             working = working if stops is None else not stops
             continue

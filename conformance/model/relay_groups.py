@@ -169,8 +169,8 @@ def replies_to_a_group_are_each_taken_for_their_command(facts: Facts) -> Finding
 def _check_accepted(facts: Facts, finding: Finding, session: Session, sent: Transaction, end_n: int) -> None:
     """Add a violation where the accepted recipients of a transaction got no content, or an empty one, or were reported as failed.
 
-    No content is a violation if the client left after 354, was not stopped, and had not been told by 421 that the server was going
-    (RFC 5321 3.8). `end_n` is the number of the next MAIL in the session, or one behind the last event.
+    No content is a violation if the client left after 354, was not stopped, and had not received 421, by which the server says that
+    it closes the session (RFC 5321 3.8). `end_n` is the number of the next MAIL in the session, or one behind the last event.
     """
     if sent.dot_n is None:
         commands = (x for x in session.exchanges if sent.n < x.command.n < end_n)

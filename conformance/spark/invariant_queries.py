@@ -274,7 +274,7 @@ GROUP BY u.cell_id, u.answer_n, u.primary, u.key, u.shadow_id
 
 A report of another action than `failed` says that the message is still under way. A duplicate in the mailbox counts as delivered.
 Not judged: a message that the primary refused in the end has no shadow to keep, and one with a null reverse-path may have expired,
-which is reported to nobody (RL-DSN-02).
+for which no report is made (RL-DSN-02).
 """
 
 MAILBOX_DUPLICATES = """
