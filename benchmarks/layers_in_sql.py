@@ -140,6 +140,7 @@ _MAIL = {
     "reply_n": "try_element_at(finals, -1).n",
     "reply_t": "try_element_at(finals, -1).t",
     "code": "code",
+    "rcpts": "size(filter(envelope, one -> one.code BETWEEN 200 AND 299))",
     "replies": "size(finals)",
 }
 _DISCARD = {

@@ -88,7 +88,9 @@ def _check_shadow_verbs_said(facts: Facts, finding: Finding, session: Session) -
     was never given a copy to hold itself. Each command said meanwhile is an occasion. Nothing is judged in a session that began
     while redundancy was on.
     """
-    is_holder = not facts.is_2010(session.client) and session.server in possible_holders(facts, session.client)
+    is_holder = not facts.is_2010(session.client) and session.server in possible_holders(
+        facts, session.client, session.n
+    )
     if (
         is_holder and session.listener == "transport" and session.keywords is not None and not session.transactions
         and session.closed is not None and not facts.is_disturbed(session.name)
@@ -218,7 +220,7 @@ def _check_optional(facts: Facts, finding: Finding, given: Transaction, reply: R
     finding.occasions += 1
     if not _is_for_redundancy(reply):
         return
-    holders = possible_holders(facts, given.server)
+    holders = possible_holders(facts, given.server, reply.n)
     row = "SR-ENA-03"
     if _is_off(facts, given.server, reply.n):
         row = "SR-ENA-06"
@@ -247,7 +249,7 @@ def _check_mandatory(facts: Facts, finding: Finding, given: Transaction, reply: 
     with the documented words, after as many attempts as are permitted or after a silent holder. Acceptance is judged here only
     where no other server could hold a copy (SR-BND-08).
     """
-    primary, holders = given.server, possible_holders(facts, given.server)
+    primary, holders = given.server, possible_holders(facts, given.server, reply.n)
     copies = [c for c in facts.trace.copies_of(given.message or "") if c.primary == primary]
     if any(given.n < copy.transaction.n and copy.stored_reply.n < reply.n for copy in copies):
         return

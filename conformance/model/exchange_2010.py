@@ -94,18 +94,6 @@ def _stopped_before_reply(facts: Facts, held: HeldInterval) -> bool:
     )
 
 
-def has_right(facts: Facts, server: str, peer: str, right: str) -> bool:
-    """Return whether a server's connector grants a right with respect to a peer.
-
-    `accept_xshadow` is the peer's right to be offered XSHADOW, `send_xshadow` the server's own to use it towards the peer. Where
-    the topology says nothing, both are granted for servers of the topology, and for no other party.
-    """
-    for entry in facts.topology.rights:
-        if (entry.server, entry.peer) == (server, peer):
-            return bool(getattr(entry, right))
-    return peer in facts.topology.by_name
-
-
 def alternative_hops(facts: Facts, server: str, primary: str, recipient: str) -> frozenset[str] | None:
     """Return the parties to which a server may pass what it took over from a primary (ruling 35); None where that is not known.
 
@@ -148,7 +136,10 @@ def xshadow_offered_to_the_granted(facts: Facts) -> Finding:
             peer = names.get(command.line.partition(" ")[2].strip().casefold())
             has_authenticated = any(earlier.code == 235 and earlier.n < reply.n for earlier in session.replies)
             is_known = peer is not None and (facts.topology.externally_secured or has_authenticated)
-            granted = peer is not None and is_known and has_right(facts, session.server, peer, "accept_xshadow")
+            rights = facts.possible_rights(session.server, peer or "", "accept_xshadow", command.n, reply.n)
+            if len(rights) > 1:
+                continue  # changed at that time
+            granted = is_known and rights == {True}
             offered = any(line.split(" ")[0].upper() == "XSHADOW" for line in reply.lines[1:])
             finding.occasions += 1
             whom = f"{peer or 'a client that is no server'} (session {session.name})"
@@ -182,7 +173,12 @@ def xshadow_used_where_granted(facts: Facts) -> Finding:
         if session.keywords is None or session.name in facts.trace.altered_sessions:
             continue
         offered = "XSHADOW" in session.keywords
-        granted = has_right(facts, session.client, session.server, "send_xshadow")
+        rights = facts.possible_rights(
+            session.client, session.server, "send_xshadow", session.n, facts.end_of_session(session.name)
+        )
+        if len(rights) > 1:
+            continue  # changed while the session was open
+        granted = rights == {True}
         refused_n = None
         for exchange in session.exchanges:
             name = operation_name(exchange)
@@ -232,9 +228,10 @@ def query_at_the_end_of_a_session(facts: Facts) -> Finding:
     finding = Finding("a query for discard status at the end of every session with a primary")
     held = facts.compute_once(_shadows_by_holder_and_primary)
     for pair, sessions in facts.sessions_by_client_and_server.items():
-        if pair not in held or not has_right(facts, *pair, "send_xshadow"):
-            continue
-        for session in sessions:
+        for session in sessions if pair in held else ():
+            end_n = facts.end_of_session(session.name)
+            if facts.possible_rights(*pair, "send_xshadow", session.n, end_n) != {True}:
+                continue
             if not facts.is_opened_by_tested_server(session.client, session.name) or "XSHADOW" not in (
                 session.keywords or ()
             ):

@@ -40,13 +40,12 @@ _REFUSALS = frozenset({500, 501, 502, 503, 504, 550, 555})
 def copies_are_offered_to_those_who_may_ask(facts: Facts) -> Finding:
     """Check that XSHADOWREQUEST is in the reply to EHLO of each peer that may ask for copies, and of no other.
 
-    Nothing is judged for candidates that do not claim `shadow-2013`, and where ShadowRedundancyEnabled was changed during the
-    session.
+    Nothing is judged for candidates that do not claim `shadow-2013`, and where ShadowRedundancyEnabled or the peer's right was changed
+    during the session.
     """
     finding = Finding("XSHADOWREQUEST is offered to the peers that may ask for copies, and to no others")
     if "shadow-2013" not in facts.context.claims or not facts.topology.externally_secured:
         return finding
-    rights = {(right.server, right.peer): right.accept_xshadow for right in facts.topology.rights}
     for session in facts.trace.sessions.values():
         server, peer = session.server, session.client
         if session.listener != "transport" or session.keywords is None or session.name in facts.trace.altered_sessions:
@@ -59,14 +58,15 @@ def copies_are_offered_to_those_who_may_ask(facts: Facts) -> Finding:
             continue
         end_n = session.closed.n if session.closed is not None else facts.end_n
         enabled = set(map(bool, facts.possible_parameter_values(server, "ShadowRedundancyEnabled", session.n, end_n)))
-        if len(enabled) > 1:
+        granted = facts.possible_rights(server, peer, "accept_xshadow", session.n, end_n)
+        if len(enabled) > 1 or len(granted) > 1:
             continue  # changed while the session was open: either value may have been in force at its EHLO
         may_ask = (
             enabled == {True}
             and facts.topology.by_name[peer].role == "mailbox"
             and not facts.is_2010(peer)
             and peer in facts.topology.boundary(server) - {server}
-            and rights.get((server, peer), True)
+            and granted == {True}
         )
         finding.occasions += 1
         if may_ask is not (_REQUEST in session.keywords):

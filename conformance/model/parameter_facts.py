@@ -110,6 +110,23 @@ class ParameterFacts(ServerFacts):
         """
         return self._parameter_changes.possible_range(server, name, after_n, before_n)
 
+    def possible_rights(self, server: str, peer: str, right: str, after_n: int, before_n: int) -> set[bool]:
+        """Return the values that a right on a server's connector may have had from one event to another, both included.
+
+        `accept_xshadow` is the peer's right to be offered the shadow verbs, `send_xshadow` the server's own to use them towards the
+        peer. Where neither the topology nor a change says anything, both are granted to servers of the topology, and to no other
+        party.
+        """
+        entry = next((e for e in self.topology.rights if (e.server, e.peer) == (server, peer)), None)
+        value = peer in self.topology.by_name if entry is None else bool(getattr(entry, right))
+        found = set()
+        for offered_n, answered_n, change in self._parameter_changes.accepted(server, f"peers.{peer}"):
+            if isinstance(change, dict) and right in change and offered_n <= before_n:
+                if answered_n >= after_n:
+                    found.add(value)
+                value = bool(change[right])
+        return {*found, value}
+
     def may_be_off(self, server: str, after_n: int, before_n: int) -> bool:
         """Return whether shadow redundancy may be off on a server at some time from one event to another, both included.
 

@@ -59,12 +59,17 @@ class PermittedAttempts:
     preference: str
 
 
-def possible_holders(facts: Facts, primary: str) -> frozenset[str]:
-    """Return the other servers of the primary's boundary (DAG or site) that can hold a copy: mailbox and hub servers, none of 2010."""
+def possible_holders(facts: Facts, primary: str, n: int) -> frozenset[str]:
+    """Return the other servers of the primary's boundary (DAG or site) that could hold a copy for it at event `n`.
+
+    These are mailbox and hub servers, none of 2010, that the primary has the right to ask for shadow copies.
+    """
     return frozenset(
         other
         for other in facts.topology.boundary(primary) - {primary}
-        if not facts.is_2010(other) and facts.topology.by_name[other].role in ("mailbox", "hub")
+        if not facts.is_2010(other)
+        and facts.topology.by_name[other].role in ("mailbox", "hub")
+        and True in facts.possible_rights(primary, other, "send_xshadow", n, n)
     )
 
 
@@ -79,7 +84,7 @@ def permitted_attempts(facts: Facts, primary: str, n: int) -> PermittedAttempts:
     `remote` is 0 under LocalOnly, `local` is 0 under RemoteOnly; each is 0 too where no possible holder is in such a site. Where all
     possible holders are in the primary's own site, the preference does not count, and `local` is the local limit (SR-PRF-06).
     """
-    holders = possible_holders(facts, primary)
+    holders = possible_holders(facts, primary, n)
     limits = [int(numeric_parameter_at(facts.context, primary, name, n)) for name in _LIMITS]
     if not any(is_remote(facts, primary, holder) for holder in holders):
         return PermittedAttempts(remote=0, local=limits[1] if holders else 0, preference="")
@@ -117,12 +122,11 @@ def attempts_by_preference(facts: Facts) -> Finding:
     for primary, attempts in facts.shadow_attempts_by_primary.items():
         if facts.is_2010(primary):
             continue
-        holders = possible_holders(facts, primary)
         for attempt in attempts:
-            if attempt.message is not None and attempt.server in holders:
+            if attempt.message is not None and attempt.server in possible_holders(facts, primary, attempt.n):
                 _check_site(facts, finding, attempt, attempts)
         for given in _efforts_of(facts, primary):
-            _check_number(facts, finding, given, attempts, holders)
+            _check_number(facts, finding, given, attempts, possible_holders(facts, primary, given.n))
     return finding
 
 
@@ -185,7 +189,7 @@ def _count_possible_remote_attempts(
     Also counted are sessions since then in which shadow copies were not offered, and sessions with a shadow copy that ended in this
     time, or that a fault disturbed.
     """
-    primary, holders = attempt.client, possible_holders(facts, attempt.client)
+    primary, holders = attempt.client, possible_holders(facts, attempt.client, attempt.n)
     remote = [holder for holder in holders if is_remote(facts, primary, holder)]
     count = sum(
         a.server in remote and since < a.n < attempt.n and a.message in (None, attempt.message) for a in attempts

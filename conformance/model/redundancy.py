@@ -97,7 +97,7 @@ def _check_acknowledgement(facts: Facts, finding: Finding, transaction: Transact
     named in the sentence.
     """
     primary, n = transaction.server, acknowledgement.n
-    holders = possible_holders(facts, primary)
+    holders = possible_holders(facts, primary, n)
     if not holders or not facts.parameter(primary, "ShadowRedundancyEnabled", n):
         return
     assert transaction.message is not None

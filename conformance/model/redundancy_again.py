@@ -44,7 +44,7 @@ def redundant_again_after_promotion(facts: Facts) -> Finding:
             if (
                 interval is None
                 or facts.end_t <= due_t
-                or not possible_holders(facts, holder)
+                or not possible_holders(facts, holder, sent.n)
                 or facts.may_be_off(holder, sent.n, due_n)
                 or any(_permits_no_attempt(facts, holder, n) for n in (sent.n, due_n))
                 or facts.was_interrupted_until(holder, sent.n, due_t)
@@ -80,6 +80,6 @@ def _was_turned_away(facts: Facts, server: str, after_n: int, until_t: float) ->
     """Return whether after an event and up to a time a server had a session with a possible holder that offered no shadow copies."""
     return any(
         session.n > after_n and session.t <= until_t and is_turned_away(session)
-        for other in possible_holders(facts, server)
+        for other in possible_holders(facts, server, after_n)
         for session in facts.sessions_by_client_and_server.get((server, other), ())
     )

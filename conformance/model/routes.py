@@ -11,7 +11,7 @@ to the site before it on the route, and so on back.
 A server may know that a site cannot be reached from an attempt for another message, so any failed one that was not followed by a
 success explains a nearer site, for an hour: no document says for how long a server may go by it. An explicit route for a
 recipient's domain goes before all this, and mail may be moved inside a site. After a database became active elsewhere the servers
-decide by what they know of it, so later mail is not judged.
+decide by what they know of it, so later mail is not judged. Nor is what comes after a change of site links or hub sites.
 
 A *path* is the list of the sites of a route, the sender's own first. `sent` is the transmission that is judged, `client` the
 server that sends it, `n` an event's number.
@@ -33,7 +33,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from conformance.history.events import CommandRun, StepEvent
+from conformance.history.events import CommandRun, Configured, StepEvent
 from conformance.model.facts import Facts
 from conformance.model.rules import rule
 from conformance.topology import Topology
@@ -162,8 +162,12 @@ def transmitted_along_route(facts: Facts) -> Finding:
 
 
 def end_of_judgement(facts: Facts) -> int:
-    """Return the number of the first event after which mail is moved or mailboxes are elsewhere; `facts.end_n` without one."""
-    moves = [e.n for e in facts.trace.events_of(CommandRun) if "redirect" in e.command]
+    """Return the number of the first event after which mail is moved, or mailboxes or site links are elsewhere.
+
+    It is `facts.end_n` without one.
+    """
+    moves = [e.n for e in facts.trace.events_of(Configured) if {"site_links", "hub_sites"} & e.changes.keys()]
+    moves += [e.n for e in facts.trace.events_of(CommandRun) if "redirect" in e.command]
     moves += [e.n for e in facts.trace.events_of(StepEvent) if e.verb in ("activate", "redirect")]
     return min(moves, default=facts.end_n)
 

@@ -9,27 +9,18 @@ asked. Changes of the configuration are *unread* from when a step makes them whi
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from conformance.history.events import Configured, Inspected, NodeEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.contract import CannotRestart, ConfigurationRefused, Node, NodeError, Unsupported, WrongNodeState
+from conformance.run.configuration_changes import ConfigurationChanges
 from conformance.shortage import ResourceMonitor, exceeded_own_limit
 
-Render = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]], Mapping[str, Any]], dict[str, Any]]
-"""(transport changes, listener changes, unknown keys) -> the node's configuration as of now.
-
-Transport changes are new values of transport parameters by name, listener changes those of settings by the listener's name.
-"""
-
-
-def recorded_changes(
-    transport: Mapping[str, Any], listeners: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return changes of a configuration as `Configured.changes` has them: those of a listener under `listeners.NAME`."""
-    return {**transport, **{f"listeners.{name}": dict(to) for name, to in listeners.items()}, **unknown}
+Render = Callable[[ConfigurationChanges], dict[str, Any]]
+"""What the scenario has changed so far -> the node's configuration as of now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +39,8 @@ class NodeSupervisor:
     what the step needs. Steps of the scenario and actions at a moment of the protocol may come at the same time: the caller
     holds `lock` while it changes the state of the node. `node.failure` says why the node ended on its own, None if it did not.
     `_first` is the process that was started first; `node` is the second one once that has taken over.
-    `_transport` and `_listeners` are the parameters changed so far, from which `render` makes its configuration. The three
-    attributes `_unread_...` are the changes that were made while it was down: it has not read them yet.
+    `_changes` are the changes so far, from which `render` makes its configuration; `_unread` are those that were made while it was
+    down: it has not read them yet.
     """
 
     def __init__(self, node: Node, render: Render, recorder: Recorder, resources: ResourceMonitor) -> None:
@@ -67,11 +58,8 @@ class NodeSupervisor:
         self._render = render
         self._recorder = recorder
         self._resources = resources
-        self._transport: dict[str, Any] = {}
-        self._listeners: dict[str, dict[str, Any]] = {}
-        self._unread_transport: dict[str, Any] = {}
-        self._unread_listeners: dict[str, dict[str, Any]] = {}
-        self._unread_unknown: dict[str, Any] = {}
+        self._changes = ConfigurationChanges()
+        self._unread = ConfigurationChanges()
 
     async def start(self) -> None:
         """Start the node on the data that it has, wait until it is ready, and record that.
@@ -82,12 +70,12 @@ class NodeSupervisor:
         `cannot_restart` is set. Unsupported is raised and not recorded.
         """
         self._require(running=False, stage="start")
-        unknown, self._unread_unknown = self._unread_unknown, {}
-        if changes := recorded_changes(self._unread_transport, self._unread_listeners, unknown):
+        unread, self._unread = self._unread, self._unread.without_unknown()
+        if changes := unread.recorded():
             self._recorder.record(Configured, node=self.node.name, changes=changes)
         self._record("started")
         try:
-            await self.node.start(self._render(self._transport, self._listeners, unknown))
+            await self.node.start(self._render(replace(self._changes, unknown=unread.unknown)))
         except ConfigurationRefused as error:
             self._record("refused", error.reason)
             raise
@@ -100,7 +88,7 @@ class NodeSupervisor:
                 raise
             self.cannot_restart = True
             raise CannotRestart(self.node.name, "start", error.reason, "on its own queue") from error
-        self._unread_transport, self._unread_listeners = {}, {}
+        self._unread = ConfigurationChanges()
         self.is_running = self._has_run = True
         self._record("ready")
 
@@ -116,7 +104,7 @@ class NodeSupervisor:
             raise WrongNodeState(self.node.name, "start-another", "the process of an earlier start-another still runs")
         node, render = make()
         try:
-            await node.start(render(self._transport, self._listeners, {}))
+            await node.start(render(self._changes))
         except Unsupported:  # the cell is not applicable to the candidate
             raise
         except NodeError as error:
@@ -209,33 +197,24 @@ class NodeSupervisor:
         self.is_paused = False
         self._record("resumed")
 
-    async def reconfigure(
-        self,
-        transport: Mapping[str, Any],
-        listeners: Mapping[str, Mapping[str, Any]],
-        unknown: Mapping[str, Any],
-    ) -> bool:
+    async def reconfigure(self, changes: ConfigurationChanges) -> bool:
         """Change the node's configuration, and have it reload if it is running; return whether it has read the changes.
 
-        A node that is down reads them when it starts: they are unread until then. `transport` has new values of parameters by name,
-        `listeners` those of settings by the listener's name; both are part of every later configuration. `unknown` keys are sent
-        once only. A reload is recorded (`reloaded`); the caller records the changes themselves. Raises ConfigurationRefused when
-        the node refuses them: then nothing is kept. A second process reloads after the first; if it alone refuses, the first has read
-        them all the same.
+        A node that is down reads them when it starts: they are unread until then. Changes are part of every later configuration,
+        but for `unknown` keys, which are sent once only. A reload is recorded (`reloaded`); the caller records the changes
+        themselves. Raises ConfigurationRefused when the node refuses them: then nothing is kept. A second process reloads after
+        the first; if it alone refuses, the first has read them all the same.
         """
         self.record_failure()
-        new_transport = {**self._transport, **transport}
-        new_listeners = _merged(self._listeners, listeners)
+        after = self._changes.followed_by(changes)
         if self.is_running:
-            await self.node.reload(self._render(new_transport, new_listeners, unknown))
+            await self.node.reload(self._render(after))
             if (another := self._running_another) is not None:
-                await another.node.reload(another.render(new_transport, new_listeners, unknown))
+                await another.node.reload(another.render(after))
             self._record("reloaded")
         else:
-            self._unread_transport.update(transport)
-            self._unread_listeners = _merged(self._unread_listeners, listeners)
-            self._unread_unknown.update(unknown)
-        self._transport, self._listeners = new_transport, new_listeners
+            self._unread = self._unread.followed_by(changes)
+        self._changes = after.without_unknown()
         return self.is_running
 
     async def inspect(self) -> None:
@@ -285,11 +264,3 @@ class NodeSupervisor:
     def _record(self, action: str, detail: str = "") -> None:
         """Record a change of the node's state."""
         self._recorder.record(NodeEvent, node=self.node.name, action=action, detail=detail)
-
-
-def _merged(
-    before: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    """Return the settings of listeners, by the listener's name, after changes of some of them."""
-    names = sorted({*before, *changes})
-    return {name: {**before.get(name, {}), **changes.get(name, {})} for name in names}

@@ -14,7 +14,7 @@ A *node* is one running server under test, a *sink* a server of the harness at t
 
 import asyncio
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -36,6 +36,7 @@ from conformance.nodes.node_directory import DATA, status_file_path
 from conformance.nodes.places import Place, PortLeases, leased_place, wait_for_exclusive_use
 from conformance.parameters import OWN_TIMER_PARAMETERS, effective_parameters
 from conformance.run.clocks.interface import Clock
+from conformance.run.configuration_changes import ConfigurationChanges
 from conformance.run.lag import LagRecorder
 from conformance.run.memory_directory import make_directory
 from conformance.run.node_supervisor import NodeSupervisor, Render
@@ -273,13 +274,11 @@ class World:
             status_file = status_file_path(self._directory_seen_by(server.name))
             return Contract2(scale=self.clock.scale, revision=next(revisions), status_file=status_file)
 
-        def make_configuration(
-            transport: Mapping[str, Any], listeners: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, Any]
-        ) -> dict[str, Any]:
+        def make_configuration(changes: ConfigurationChanges) -> dict[str, Any]:
             """Return the configuration as of now: the topology's with these changes (see `Render`)."""
             places = {**self._places, server.name: place}
             return render(
-                self.topology,
+                changes.applied_to(self.topology, server.name),
                 server,
                 Wiring(
                     listen=lambda name, listener: places[name].listen_addresses[listener],
@@ -288,10 +287,10 @@ class World:
                 data_dir=self._data_directory(server.name),
                 seed=self.settings.seed,
                 duration=self.clock.duration,
-                changes=transport,
-                listener_changes=listeners,
+                changes=changes.transport,
+                listener_changes=changes.listeners,
                 mailbox_servers=self.active_databases,
-                unknown=unknown,
+                unknown=changes.unknown,
                 # with `timers: own` the node keeps its own defaults of these
                 left_out=OWN_TIMER_PARAMETERS if self.cell.timers == "own" else (),
                 defaults=self.cell.parameters == "explicit" or not candidate.takes_defaults_from_document,

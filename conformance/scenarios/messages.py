@@ -41,6 +41,7 @@ class Template(BaseModel):
     charset: Literal["us-ascii", "utf-8", "latin-1"] = "us-ascii"
     body: str | None = Field(None, description="the body's text")
     octets: str | None = Field(None, description="the body's octets, line ends as written")
+    repeat: int = Field(1, ge=1, le=100_000, description="how many times `body` or `octets` are in the body")
     token: bool = Field(True, description="begin the body with a line that has a unique token")
     hops: int = Field(0, ge=0, le=1000, description="how many Received fields it begins with")
     references: int = Field(0, ge=0, le=5000, description="how many Message-IDs of 70 octets a References field has")
@@ -61,7 +62,7 @@ class Template(BaseModel):
     def content(self) -> bytes:
         """Return the octets of the body, without the token's line. Raises UnicodeEncodeError for what `charset` cannot encode."""
         text = self.octets if self.body is None else self.body.replace("\n", "\r\n")
-        return (text or "").encode(self.charset)
+        return ((text or "") * self.repeat).encode(self.charset)
 
 
 @lru_cache(maxsize=64)

@@ -282,10 +282,11 @@ def _rows_by_exchange(selected: _SessionEvents, exchange: Integers, role: int) -
 def _recipient_columns(
     selected: _SessionEvents, exchange: Integers, codes: Integers, finals: Integers, highest_code: Integers
 ) -> dict[str, pa.Array]:
-    """Return the four columns of recipients, each with a list for every exchange.
+    """Return the columns of recipients: four with a list for every exchange, and `rcpts`.
 
     `recipients` were accepted by the reply to RCPT, `accepted` by the final reply; `refused` were refused for good by either.
-    `unreported` are those of `recipients` whose NOTIFY asks for no report of failures.
+    `unreported` are those of `recipients` whose NOTIFY asks for no report of failures. `rcpts` counts the RCPT commands that were
+    accepted.
 
     `exchange` and `codes` have the exchange's row and the reply code of each selected event, `finals` the indices of the
     final replies by exchange, `highest_code` the highest code of each exchange's final replies. A pair of exchange and address
@@ -319,7 +320,7 @@ def _recipient_columns(
     )
     refused = refused[np.sort(np.unique(refused, return_index=True)[1])]  # each once, in the order of the first replies
     refused = refused[np.argsort(refused // width, kind="stable")]
-    return {
+    lists = {
         name: lists_by_owner(packed // width, packed % width, selected.addresses.values, count)
         for name, packed in (
             ("recipients", recipients),
@@ -328,6 +329,7 @@ def _recipient_columns(
             ("refused", refused),
         )
     }
+    return {**lists, "rcpts": pa.array(np.bincount(pairs[was_taken] // width, minlength=count))}
 
 
 def _ordinal_keys(owners: Integers, width: int) -> Integers:

@@ -178,7 +178,12 @@ WITH within_tls AS (
     WHERE kind = 'incident' AND mode = 'node'
       AND action IN ('stopped', 'killed', 'wiped', 'paused', 'exited', 'failed', 'refused', 'starved')
     UNION ALL
-    SELECT cell_id, NULL, server, n FROM parameter_changes WHERE enabled IS NOT NULL)
+    SELECT cell_id, NULL, server, n FROM parameter_changes WHERE enabled IS NOT NULL
+    UNION ALL
+    SELECT cell_id, client, substring(name, 7), n
+    FROM (SELECT cell_id, client, n, explode(map_keys(changes)) AS name FROM single_events
+          WHERE kind = 'incident' AND mode = 'configured' AND changes IS NOT NULL)
+    WHERE name LIKE 'peers.%')
   GROUP BY cell_id, party, peer
 ), begun AS (
   SELECT cell_id, client AS party, server AS peer, n, t, true AS slow FROM single_events

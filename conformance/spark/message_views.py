@@ -52,7 +52,7 @@ GROUP BY cell_id, session
 MAIL_TRANSACTIONS = f"""
 SELECT /*+ SHUFFLE_HASH(x) */ m.cell_id, m.n, m.t, m.session, m.client, m.server, m.listener, m.mode,
        {_normalized("m.sender")} AS sender, {_normalized_list("m.recipients")} AS recipients, {_normalized_list("m.accepted")} AS accepted,
-       {_normalized_list("m.refused")} AS refused, {_normalized_list("m.unreported")} AS unreported, size(m.recipients) AS accepted_rcpts,
+       {_normalized_list("m.refused")} AS refused, {_normalized_list("m.unreported")} AS unreported, m.rcpts AS accepted_rcpts,
        m.shadow_id, m.key, m.message_id, m.stable_sha256, m.report, m.about, m.action, m.failed, m.dot_n, m.dot_t, m.reply_n, m.reply_t,
        m.code, m.replies,
        element_at(tp.servers, m.client) IS NULL AS from_outside, element_at(tp.servers, m.server) IS NOT NULL AS to_server,
@@ -67,7 +67,7 @@ WHERE m.kind = 'mail'
 """A row for each mail transaction.
 
 `from_outside`: its client is not a server of the topology. `to_server`: its server is one. `among_servers`: both are.
-`inside`: both are servers of one boundary. `accepted_rcpts`: how many recipients RCPT accepted, before normalization.
+`inside`: both are servers of one boundary. `accepted_rcpts`: how many RCPT commands were accepted.
 """
 
 HARNESS_MESSAGES = f"""

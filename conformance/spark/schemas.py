@@ -74,6 +74,7 @@ TRANSACTION_COLUMNS: dict[str, tuple[str, str]] = {
     "reply_n": ("BIGINT", "mail: number of the last final reply; discard: of the answer"),
     "reply_t": ("DOUBLE", "mail, discard: time of that reply"),
     "code": ("BIGINT", "mail: the highest code of its final replies; attempt, incident: the reply's code"),
+    "rcpts": ("BIGINT", "mail: how many RCPT commands were accepted; two may name one recipient"),
     "replies": ("BIGINT", "mail: how many final replies there were"),
     "limit": ("BIGINT", "discard: how many notifications were asked for"),
     "database": ("STRING", "discard: the queue database that answered"),

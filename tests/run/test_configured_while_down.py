@@ -17,12 +17,18 @@ from conformance.model.parameter_changes import ParameterChanges
 from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.run.cell import CellRunner
 from conformance.run.cell_loop import OWN_LOOP, run_without_loop
+from conformance.run.configuration_changes import ConfigurationChanges
 from conformance.run.node_supervisor import NodeSupervisor
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_corpus
 from conformance.shortage import ResourceMonitor
 from conformance.trace.context import CheckContext
 from conformance.trace.trace import Trace
+
+
+def _as_read(changes: ConfigurationChanges) -> tuple[Any, ...]:
+    """Return what a configuration is made from."""
+    return changes.transport, changes.listeners, changes.unknown
 
 
 class Supervised:
@@ -35,7 +41,7 @@ class Supervised:
         node: Any = SimpleNamespace(
             name="mbx1", failure=None, oom_kills=0, start=self._start, reload=self._reload, kill=self._kill
         )
-        self.supervisor = NodeSupervisor(node, lambda *changes: changes, self.recorder, ResourceMonitor(directory))  # type: ignore[arg-type, return-value]
+        self.supervisor = NodeSupervisor(node, _as_read, self.recorder, ResourceMonitor(directory))  # type: ignore[arg-type]
 
     @property
     def recorded(self) -> list[Any]:
@@ -63,8 +69,10 @@ def test_what_a_node_reads_at_its_start_is_recorded_then_and_without_what_it_nev
         it = Supervised(tmp_path)
         await it.supervisor.start()
         await it.supervisor.kill()
-        await it.supervisor.reconfigure({"A": 1, "B": 1}, {"frontend": {"x": 1}}, {"even": 1})
-        await it.supervisor.reconfigure({"A": 2}, {"frontend": {"y": 2}}, {"odd": True})
+        await it.supervisor.reconfigure(
+            ConfigurationChanges({"A": 1, "B": 1}, {"frontend": {"x": 1}}, unknown={"even": 1})
+        )
+        await it.supervisor.reconfigure(ConfigurationChanges({"A": 2}, {"frontend": {"y": 2}}, unknown={"odd": True}))
         assert it.recorded == ["started", "ready", "killed"]
         await it.supervisor.start()
         await it.supervisor.kill()
@@ -85,7 +93,7 @@ def test_parameters_that_a_start_did_not_take_are_offered_again_at_the_next_and_
 ):
     async def steps() -> Supervised:
         it = Supervised(tmp_path)
-        await it.supervisor.reconfigure({"A": 1}, {"frontend": {"x": 1}}, {"odd": True})
+        await it.supervisor.reconfigure(ConfigurationChanges({"A": 1}, {"frontend": {"x": 1}}, unknown={"odd": True}))
         it.start_error = error("mbx1", "start", "no")
         with pytest.raises(error):
             await it.supervisor.start()
@@ -104,9 +112,9 @@ def test_a_node_that_ended_on_its_own_is_down_and_reads_the_configuration_at_its
     async def steps() -> Supervised:
         it = Supervised(tmp_path)
         await it.supervisor.start()
-        assert await it.supervisor.reconfigure({"A": 1}, {}, {}), "it runs, and reads it at once"
+        assert await it.supervisor.reconfigure(ConfigurationChanges({"A": 1})), "it runs, and reads it at once"
         it.supervisor.node.failure = "it exited"  # type: ignore[misc]
-        assert not await it.supervisor.reconfigure({"A": 2}, {}, {})
+        assert not await it.supervisor.reconfigure(ConfigurationChanges({"A": 2}))
         assert (it.recorded, len(it.read)) == (["started", "ready", "reloaded", "exited"], 2)
         assert not it.supervisor.is_running
         it.supervisor.node.failure = None  # type: ignore[misc]

@@ -16,6 +16,7 @@ from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.contract import NodeError, WrongNodeState
 from conformance.run.cell import CellRunner, RecordedRun
 from conformance.run.cell_loop import OWN_LOOP, run_without_loop
+from conformance.run.configuration_changes import ConfigurationChanges
 from conformance.run.node_supervisor import NodeSupervisor
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_corpus
@@ -59,12 +60,12 @@ class Processes:
         self.turns = 0
         untyped: Any = first
         self._recorder = Recorder(SimpleNamespace(elapsed=lambda: 0.0))
-        render: Any = lambda transport, *changes: {"port of": "first", **transport}  # noqa: E731
+        render: Any = lambda changes: {"port of": "first", **changes.transport}  # noqa: E731
         self.supervisor = NodeSupervisor(untyped, render, self._recorder, ResourceMonitor(directory))
 
     async def start_another(self, node: FakeNode) -> str:
         untyped: Any = node
-        make = untyped, lambda transport, *changes: {"port of": "another", **transport}
+        make = untyped, lambda changes: {"port of": "another", **changes.transport}
         return await self.supervisor.start_another(lambda: make, self._turn)
 
     def _turn(self) -> None:
@@ -139,7 +140,7 @@ def test_the_process_that_took_over_is_started_and_configured_with_its_own_ports
         await supervisor.start()
         await processes.start_another(other := FakeNode())
         await supervisor.kill_one()
-        await supervisor.reconfigure({"A": 1}, {}, {})
+        await supervisor.reconfigure(ConfigurationChanges({"A": 1}))
         await supervisor.kill()
         await supervisor.start()
         assert other.read[1:] == [{"port of": "another", "A": 1}] * 2
@@ -169,13 +170,13 @@ def test_both_processes_read_a_changed_configuration_each_with_its_own_ports(tmp
         processes = Processes(first := FakeNode(), tmp_path)
         await processes.supervisor.start()
         await processes.start_another(other := FakeNode())
-        assert await processes.supervisor.reconfigure({"A": 1}, {}, {})
+        assert await processes.supervisor.reconfigure(ConfigurationChanges({"A": 1}))
         assert (first.read[1:], other.read[1:]) == (
             [{"port of": "first", "A": 1}],
             [{"port of": "another", "A": 1}],
         )
         other.failure = "exited with code 3"
-        assert await processes.supervisor.reconfigure({"A": 2}, {}, {})
+        assert await processes.supervisor.reconfigure(ConfigurationChanges({"A": 2}))
         assert (len(first.read), len(other.read)) == (3, 2)
         assert processes.actions == ["started", "ready", "reloaded", "reloaded"]
 

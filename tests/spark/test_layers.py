@@ -94,7 +94,7 @@ def test_lines_and_parquet_give_the_same_layers(planted: Path) -> None:
 
 
 def test_pipelined_replies_are_paired_with_their_own_commands() -> None:
-    """Two transactions of one session, pipelined: one recipient is refused, and the second ends with a 5yz."""
+    """Two transactions of one session, pipelined: one recipient is refused; the second names one twice, and ends with a 5yz."""
     said: list[dict[str, Any]] = [
         {"kind": "connected", "client": "c", "server": "s", "listener": "door"},
         {"kind": "command", "verb": "MAIL", "line": "MAIL FROM:<A@x>"},
@@ -107,6 +107,8 @@ def test_pipelined_replies_are_paired_with_their_own_commands() -> None:
         {"kind": "reply", "to": "CONTENT", "code": 250},
         {"kind": "command", "verb": "MAIL", "line": "MAIL FROM:<>"},
         {"kind": "reply", "to": "MAIL", "code": 250},
+        {"kind": "command", "verb": "RCPT", "line": "RCPT TO:<d@x> NOTIFY=SUCCESS,FAILURE"},
+        {"kind": "reply", "to": "RCPT", "code": 250},
         {"kind": "command", "verb": "RCPT", "line": "RCPT TO:<d@x> NOTIFY=SUCCESS,FAILURE"},
         {"kind": "reply", "to": "RCPT", "code": 250},
         {"kind": "content", "digest": {"message_id": "two", "body_sha256": "x"}},
@@ -123,6 +125,7 @@ def test_pipelined_replies_are_paired_with_their_own_commands() -> None:
         "number",
         "sender",
         "recipients",
+        "rcpts",
         "unreported",
         "accepted",
         "refused",
@@ -133,8 +136,8 @@ def test_pipelined_replies_are_paired_with_their_own_commands() -> None:
     ]
     made = exchange_rows(events, np.zeros(len(rows), np.int64)).select(names).to_pylist()
     assert [list(one.values()) for one in made] == [
-        [1, 1, "A@x", ["c@x"], ["c@x"], ["c@x"], ["b@x"], "one", 250, 8, "c"],
-        [9, 2, "", ["d@x"], [], [], ["d@x"], "two", 554, 14, "c"],
+        [1, 1, "A@x", ["c@x"], 1, ["c@x"], ["c@x"], ["b@x"], "one", 250, 8, "c"],
+        [9, 2, "", ["d@x"], 2, [], [], ["d@x"], "two", 554, 16, "c"],
     ]
 
 

@@ -9,7 +9,10 @@ is what the class that it inherits from does; `self.host` has the other componen
 """
 
 from conformance.reference.defects.defect import defect
+from conformance.reference.message import Envelope
+from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
 from conformance.reference.receive.session import Receiver
+from conformance.reference.replies import Reply
 
 
 @defect("answers-rset-twice", breaks="RL-RPL-01", slot="receiver")
@@ -69,3 +72,18 @@ class ReplyLineOf600Octets(Receiver):
         text = status.decode("ascii") if isinstance(status, bytes) else status
         # `push` adds CR LF
         await super().push(text.ljust(598, ".") if text.startswith("250 2.0.0 forgotten") else text)
+
+
+@defect(
+    "answers-each-mailbox-once",
+    breaks="RL-RPL-01",
+    slot="acceptance",
+    needs_expectation="a client that waits for a reply in vain leaves, and nobody sees whether that reply was still to come",
+)
+class AnswersEachMailboxOnce(Acceptance):
+    """Over LMTP, gives one final reply for a mailbox that was named in two RCPT commands (RFC 2033 4.2)."""
+
+    async def deliver_to_mailboxes(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> list[Reply]:
+        """Deliver a message as is correct, and return one reply for each different recipient, in order."""
+        replies = await super().deliver_to_mailboxes(envelope, content, origin)
+        return list(dict(zip(envelope.recipients, replies, strict=True)).values())

@@ -5,12 +5,11 @@ of the cell and the step's model. Each supervisor controls one node; its `lock` 
 """
 
 from functools import partial
-from typing import Any
 
 from conformance.history.events import CommandRun, Configured
 from conformance.nodes.configuration import spelled
 from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
-from conformance.run.node_supervisor import recorded_changes
+from conformance.run.configuration_changes import ConfigurationChanges
 from conformance.run.steps.breaking import cut_power
 from conformance.run.steps.handlers import handles
 from conformance.run.world import World
@@ -31,6 +30,7 @@ from conformance.scenarios.steps.nodes import (
     Stop,
     Wipe,
 )
+from conformance.topology import SiteLink
 
 
 @handles(Kill, KillOne, PowerCut, Stop, Start, StartAnother, Wipe, Pause, Resume)
@@ -89,28 +89,40 @@ async def _act_now(world: World, action: NodeAction) -> str:
 
 @handles(Configure)
 async def configure(world: World, action: Configure) -> str:
-    """Offer nodes new transport parameters and listener settings, and record for each whether it accepted them.
+    """Offer nodes a changed configuration, and record for each whether it accepted that.
 
-    `action.unknown` has keys that no parameter has, which a node must refuse. A refusal is recorded and raises nothing: a
-    scenario may expect it. A node that is down reads the changes when it starts: they are recorded then, by its supervisor, and
-    the detail of the step names the node. Raises NodeError if a node fails to reload in another way.
+    A refusal is recorded and raises nothing: a scenario may expect it. A node that is down reads the changes when it starts: they
+    are recorded then, by its supervisor, and the detail of the step names the node. Raises NodeError if a node fails to reload in
+    another way.
     """
     details: list[str] = []
+    changes = _changes_of(action)
     for name in world.server_names(action.node):
         supervisor = world.supervisors[name]
-        listeners: dict[str, dict[str, Any]] = {key: dict(changes) for key, changes in action.listeners.items()}
         is_read, refused = True, None
         try:
             async with supervisor.lock:
-                is_read = await supervisor.reconfigure(action.transport, listeners, action.unknown)
+                is_read = await supervisor.reconfigure(changes)
         except ConfigurationRefused as error:
             refused = error.reason
         if is_read:
-            changes = recorded_changes(action.transport, listeners, action.unknown)
-            world.recorder.record(Configured, node=name, changes=changes, refused=refused)
+            world.recorder.record(Configured, node=name, changes=changes.recorded(), refused=refused)
         else:
             details.append(f"{name} reads it when it starts")
     return ", ".join(details)
+
+
+def _changes_of(action: Configure) -> ConfigurationChanges:
+    """Return the changes that a step makes in the configuration of each of its nodes."""
+    links = action.site_links
+    return ConfigurationChanges(
+        transport=action.transport,
+        listeners={str(name): settings for name, settings in action.listeners.items()},
+        peers={right.peer: right.model_dump(exclude={"peer"}, exclude_none=True) for right in action.rights},
+        site_links=None if links is None else tuple(SiteLink(between=one.between, cost=one.cost) for one in links),
+        hub_sites=action.hub_sites,
+        unknown=action.unknown,
+    )
 
 
 @handles(Activate)
@@ -124,7 +136,7 @@ async def activate(world: World, action: Activate) -> str:
     for supervisor in world.supervisors.values():
         async with supervisor.lock:
             if supervisor.is_running:
-                await supervisor.reconfigure({}, {}, {})  # renders `active_databases` anew
+                await supervisor.reconfigure(ConfigurationChanges())  # renders `active_databases` anew
     return "; ".join(f"{database} is active on {action.on}" for database in action.database)
 
 

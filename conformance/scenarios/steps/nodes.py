@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from conformance.parameters import editor_schema
-from conformance.scenarios.name_types import Database, Databases, PartyOrAny, PlaceOrContent, Server, ServersOrAll
+from conformance.scenarios.name_types import Database, Databases, PartyOrAny, PlaceOrContent, Server, ServersOrAll, Site
 from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import Parameter
 
@@ -95,6 +95,25 @@ class Resume(NodeAction):
     """Resume the process (SIGCONT)."""
 
 
+class NewSiteLink(BaseModel):
+    """A link between two sites, with its cost."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    between: tuple[Site, Site]
+    cost: int = Field(ge=1)
+
+
+class ChangedRights(BaseModel):
+    """New rights of a peer on a connector of the node, and of the node towards the peer; what is left out stays."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    peer: Server
+    accept_xshadow: bool | None = Field(None, alias="accept-xshadow")
+    send_xshadow: bool | None = Field(None, alias="send-xshadow")
+
+
 @step("configure")
 class Configure(Action):
     """Write changed parameters into the nodes' configuration and make them reload it; one that is down reads it when it starts."""
@@ -102,7 +121,16 @@ class Configure(Action):
     node: ServersOrAll
     transport: dict[str, Parameter] = Field({}, json_schema_extra=editor_schema())
     listeners: dict[Literal["frontend", "transport", "delivery"], dict[str, Parameter]] = Field({})
-    unknown: dict[str, Parameter] = Field({}, description="unknown top-level keys, which a node must refuse")
+    rights: tuple[ChangedRights, ...] = ()
+    site_links: tuple[NewSiteLink, ...] | None = Field(
+        None, alias="site-links", description="the links between sites from now on; leave it out to keep them"
+    )
+    hub_sites: tuple[Site, ...] | None = Field(
+        None, alias="hub-sites", description="the hub sites from now on; leave it out to keep them"
+    )
+    unknown: dict[str, Parameter] = Field(
+        {}, description="top-level keys that do not exist, or with wrong values: a node must refuse them"
+    )
 
 
 @step("activate")
