@@ -9,10 +9,15 @@ started as `reference+NAME` uses the class as the component in its `slot`, and t
 is what the class that it inherits from does; `self.host` has the other components of the node (host.py).
 """
 
+import asyncio
+
 from conformance.reference.defects.defect import defect
 from conformance.reference.duplicates import DuplicateDetection, DuplicateKey
+from conformance.reference.headers import internet_message_id
+from conformance.reference.host import Host
 from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
-from conformance.reference.message import Message
+from conformance.reference.message import Envelope, Message
+from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
 from conformance.reference.receive.session import Receiver
 from conformance.reference.replies import Reply
 from conformance.reference.shadow.creation import Redundancy
@@ -92,3 +97,25 @@ class HubWithholdsOneReplyAtATime(DelayedAcknowledgement):
             await super().wait_until_delivered(message, deadline)
         finally:
             self.busy = False
+
+
+@defect("answers-for-the-message-in-hand", breaks="RL-ACK-04", slot="acceptance")
+class AnswersForTheMessageInHand(Acceptance):
+    """Takes a message that comes while one with its Message-ID and reverse-path is being accepted for the same one."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._in_hand: dict[tuple[str, str], asyncio.Task[Reply]] = {}
+
+    async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
+        """Return the reply to the message in hand with this Message-ID and reverse-path; without one, accept as is correct."""
+        key = (envelope.reverse_path, internet_message_id(content) or "")
+        if not key[1]:
+            return await super().accept(envelope, content, origin)
+        if key not in self._in_hand:
+            task = self.host.tasks.start(
+                super().accept(envelope, content, origin), f"{self.host.name}: accept {key[1]}"
+            )
+            task.add_done_callback(lambda _: self._in_hand.pop(key))
+            self._in_hand[key] = task
+        return await asyncio.shield(self._in_hand[key])

@@ -216,3 +216,16 @@ class TakesNoRetry(NodeConfiguration):
     """Takes a ShadowHeartbeatRetryCount of 0."""
 
     transport: TransportOfNoRetry = TransportOfNoRetry()
+
+
+@defect("takes-nothing-for-parameters", breaks="SR-CFG-03", slot="configuration")
+class TakesNothingForParameters(NodeConfiguration):
+    """Takes a file whose parameters are null, or an empty list or text, and goes on with the defaults."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_parameters(cls, document: Any) -> Any:
+        """Return the JSON document with an empty mapping in place of another empty value of `transport`."""
+        if isinstance(document, dict) and not document.get("transport"):
+            return {**document, "transport": {}}
+        return document

@@ -231,3 +231,20 @@ class ShadowAltersAnOctet(AltersShadow):
         """Return the message as it is, and the content with its last octet before trailing line ends and dots replaced by x or y."""
         place = max(len(content.rstrip(b"\r\n.")) - 1, 0)
         return message, content[:place] + (b"x" if content[place : place + 1] != b"x" else b"y") + content[place + 1 :]
+
+
+@defect(
+    "answers-when-the-shadow-session-has-ended",
+    breaks="SR-CRE-05",
+    slot="creation",
+    needs_expectation="no document says how soon the acknowledgement follows that of the shadow server",
+)
+class AnswersWhenTheShadowSessionHasEnded(ShadowCreation):
+    """Acknowledges a message only when its session with the shadow server has ended."""
+
+    async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
+        """Send the copy to one server as is correct, and wait for the end of the session; return whether the copy is stored."""
+        is_stored = await super().try_server(peer, message, content)
+        if self._finishing:
+            await asyncio.wait(self._finishing)
+        return is_stored

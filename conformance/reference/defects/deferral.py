@@ -21,7 +21,7 @@ from conformance.reference.receive.session import Receiver
 from conformance.reference.replies import Reply
 from conformance.reference.routing.next_hop import NextHop
 from conformance.reference.send.dialogue import Dialogue, SessionLost
-from conformance.reference.send.lmtp import LmtpDialogue
+from conformance.reference.send.lmtp import NO_REPLY, LmtpDialogue
 
 _LISTED = (421, 450, 451, 452, 454, 455)
 """The 4yz reply codes that RFC 5321 and its extensions list."""
@@ -141,3 +141,26 @@ class OneMailboxAnswersForAll(MailboxStore):
         if reply.positive:
             accepted[content] = reply
         return accepted.get(content, reply)
+
+
+@defect("forgets-replies-with-the-session", breaks="RL-RCP-01", slot="outbound")
+class ForgetsRepliesWithTheSession(Outbound):
+    """Forgets the replies that an LMTP server gave for some recipients when the session is lost before the others."""
+
+    def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
+        """Return a session with a server of a next hop, not connected yet; one by LMTP is lost with all of its replies."""
+        dialogue = super().new_dialogue(hop, server, dial)
+        if not isinstance(dialogue, LmtpDialogue):
+            return dialogue
+        return _AllReplies(dialogue.address, dialogue.own_name, dialogue.idle_timeout)
+
+
+class _AllReplies(LmtpDialogue):
+    """A session that has all replies to a content or none."""
+
+    async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
+        """Send the content, and return the reply for each of the accepted recipients. Raises SessionLost also after some of them."""
+        replies = await super().send_content(content, recipients)
+        if NO_REPLY in replies:
+            raise SessionLost("before the last reply")
+        return replies

@@ -14,11 +14,14 @@ from dataclasses import replace
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.dsn import RecipientStatus, ReportAction
+from conformance.reference.headers import format_date
+from conformance.reference.journal import Journaling
 from conformance.reference.message import Envelope, Fate, Message, Recipient
 from conformance.reference.queue.delivery import Delivery
 from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
 from conformance.reference.reports import Reports
 from conformance.reference.routing.next_hop import NextHop
+from conformance.reference.storage.messages import Messages
 
 
 @defect("reports-without-a-final-recipient", breaks="RL-DSN-08", slot="reports")
@@ -119,3 +122,34 @@ class JournalsAgainAfterARestart(Delivery):
         for message in list(self.host.messages.held_as("primary")):
             self.host.journaling.send_report_if_due(replace(message, journal_due=message.cause is None))
         super().start()
+
+
+@defect("waits-for-the-last-report-only", breaks="SR-MNT-08", slot="messages")
+class WaitsForTheLastReportOnly(Messages):
+    """Of several reports about a message, waits for the one that was made last before it lets the shadow be discarded."""
+
+    def has_unprocessed_reports(self, row_id: int) -> bool:
+        """Return whether the report that was made last about a message has still to be processed; correct is any of them."""
+        return super().has_unprocessed_reports(row_id) and bool(
+            self._db.read(
+                "SELECT 1 FROM message WHERE cause = ? AND place = 'primary' "
+                "AND id = (SELECT MAX(id) FROM message WHERE cause = ?)",
+                (row_id, row_id),
+            )
+        )
+
+
+@defect(
+    "dates-journal-reports-by-its-own-clock",
+    breaks="SR-OUT-03",
+    slot="journaling",
+    needs_expectation="the rules do not know that journal reports of two servers are about one message",
+)
+class DatesJournalReportsByItsOwnClock(Journaling):
+    """Writes into a journal report when it got the message itself, so that the reports of two servers differ in their dates."""
+
+    def compose(self, message: Message, content: bytes, recipient: str) -> bytes:
+        """Return the correct journal report about a message, with the time at which this server got it in `Date`."""
+        report = super().compose(message, content, recipient)
+        head, date, rest = report.partition(b"\r\nDate: ")
+        return head + date + format_date(message.since).encode() + b"\r\n" + rest.partition(b"\r\n")[2]

@@ -113,3 +113,24 @@ class RestartEndsResubmission(SafetyNet):
             " WHERE message IN (SELECT id FROM message WHERE place = 'safety-net')"
         )
         super().start()
+
+
+@defect(
+    "resubmits-to-those-who-refused",
+    breaks="RL-DSN-01",
+    slot="safety_net",
+    needs_expectation="where a message was sent again, each of two failures may have its report",
+)
+class ResubmitsToThoseWhoRefused(SafetyNet):
+    """Sends a held message again to the recipients who had refused it, too."""
+
+    def recipients_to_resubmit(self, message: Message, addresses: Sequence[str]) -> tuple[Recipient, ...]:
+        """Return the recipients of a held message among `addresses` with a next hop in the boundary, whatever became of them."""
+        if message.resubmitted:
+            return ()
+        return tuple(
+            recipient
+            for recipient in message.envelope.recipients
+            if recipient.address.casefold() in addresses
+            and not self.host.routing.next_hop(recipient.address).crosses_boundary
+        )

@@ -276,3 +276,14 @@ class RoutesAMessageOnce(Delivery):
             attempt = DeliveryAttempt(message, recipients=tuple(group), hop=hop, finished=finished)
             self._attempts[attempt] = None
             self._queue_for(hop).add(attempt)
+
+
+@defect("takes-the-later-of-two-links", breaks="SR-BIF-01", slot="routing")
+class TakesTheLaterOfTwoLinks(Routing):
+    """Where several links join the same two sites, goes by the cost of the last one."""
+
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
+        """Return the recipients by next hop as if each two sites were joined by the last of their links only."""
+        config = self.host.config
+        links = {frozenset(link.between): link for link in config.site_links}
+        return group_by_next_hop(config.model_copy(update={"site_links": tuple(links.values())}), recipients)

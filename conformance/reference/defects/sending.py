@@ -260,3 +260,17 @@ class GivesUpWithinTheHour(ExpiresMessagesAtHalf):
     """Takes the hours of MessageExpirationTimeout for minutes, and gives up what was deferred for so long."""
 
     expiration_fraction = 1 / 60
+
+
+@defect("stuffs-dots-piece-by-piece", breaks="RL-CNT-01", slot="outbound")
+class StuffsDotsPieceByPiece(AltersContent):
+    """Loses a dot at the beginning of a line where CR LF and the dot are in two pieces of 64 KiB."""
+
+    def altered_content(self, content: bytes) -> bytes:
+        """Return the content without the leading dots that a multiple of 65,536 octets divides from their CR LF, or its CR."""
+        altered = bytearray(content)
+        for end in reversed(range(65536, len(content), 65536)):
+            for begin in (end - 1, end - 2):
+                if content[begin : begin + 3] == b"\r\n.":
+                    del altered[begin + 2]
+        return bytes(altered)

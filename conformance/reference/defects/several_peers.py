@@ -9,6 +9,7 @@ is what the class that it inherits from does; `self.host` has the other componen
 """
 
 import heapq
+from collections.abc import Collection
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Recipient
@@ -19,6 +20,7 @@ from conformance.reference.replies import Reply
 from conformance.reference.routing.next_hop import NextHop
 from conformance.reference.send.dialogue import Dialogue
 from conformance.reference.shadow.manager import ShadowRedundancyManager
+from conformance.reference.storage.discards import DiscardNotification, Discards
 
 
 @defect("a-new-database-counts-for-all", breaks="SR-MNT-13", slot="manager")
@@ -117,3 +119,17 @@ class RetriesWhatItRedirected(Delivery):
         self._deferred += deferred
         heapq.heapify(self._deferred)
         self._retry()
+
+
+@defect("counts-what-others-are-to-be-told", breaks="SR-WIR-04", slot="discards")
+class CountsWhatOthersAreToBeTold(Discards):
+    """In the answer to XQDISCARD, counts the notifications for all servers where the asking one has more than are told now."""
+
+    def oldest_for_server(
+        self, server: str, limit: int, excluded: Collection[int] = ()
+    ) -> tuple[list[DiscardNotification], int]:
+        """Return the oldest notifications for a server, as is correct, and the number of those for all servers if there are `limit`."""
+        events, total = super().oldest_for_server(server, limit, excluded)
+        if len(events) == limit:
+            total += sum(event.server != server for event in self.all_notifications())
+        return events, total

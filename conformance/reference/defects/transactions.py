@@ -10,7 +10,7 @@ is what the class that it inherits from does; `self.host` has the other componen
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.receive.session import Receiver
-from conformance.reference.receive.verbs import ShadowVerbs
+from conformance.reference.receive.verbs import SHADOW_ID, ShadowVerbs
 from conformance.reference.replies import add_enhanced_code
 
 
@@ -116,3 +116,21 @@ class TellsAgainWhatWasRead(ShadowVerbs):
         """
         super().confirm_discards_read()
         return await super().handle_xqdiscard(words)
+
+
+@defect(
+    "takes-a-refused-request",
+    breaks="SR-WIR-03",
+    slot="verbs",
+    needs_expectation="where the harness speaks for a server, the rules do not know the queue database of that server",
+)
+class TakesARefusedRequest(ShadowVerbs):
+    """Refuses a second XSHADOWREQUEST of a session, and goes by the queue database that it names all the same."""
+
+    async def handle_xshadowrequest(self, words: list[str]) -> list[str]:
+        """Return the correct reply to XSHADOWREQUEST; a well-formed one that is out of order counts for what follows."""
+        before = self.client_identity
+        answer = await super().handle_xshadowrequest(words)
+        if before is not None and self.refusal(words, SHADOW_ID) is None:
+            self.client_identity = (words[0], words[1])
+        return answer

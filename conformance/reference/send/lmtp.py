@@ -3,7 +3,8 @@
 from conformance.reference.replies import Reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 
-_NO_REPLY = Reply(451, "4.4.2", "the session was lost before the reply for this recipient")
+NO_REPLY = Reply(451, "4.4.2", "the session was lost before the reply for this recipient")
+"""What stands for the reply to a recipient that did not come."""
 
 
 class LmtpDialogue(Dialogue):
@@ -25,4 +26,4 @@ class LmtpDialogue(Dialogue):
         except SessionLost:
             if not replies:
                 raise
-        return replies + [_NO_REPLY] * (recipients - len(replies))
+        return replies + [NO_REPLY] * (recipients - len(replies))
