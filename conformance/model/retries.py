@@ -132,13 +132,26 @@ def _slow_session_times(facts: Facts, server: str, hops: set[str]) -> Iterator[t
 def _end_of_try(facts: Facts, one: Try) -> float:
     """Return when a try ended for the server, in documented seconds; infinity while it goes on.
 
-    In a session that a fault delayed, the server may read the reply later than it was recorded. So the session's end counts, if
-    it is later.
+    It goes on until the transaction is decided for its other recipients too. In a session that a fault delayed, the server may
+    read the reply later than it was recorded. So the session's end counts, if it is later.
     """
+    end_t = facts.compute_once(_ends_of_transactions)[one.transaction.n]
     closed = facts.trace.sessions[one.transaction.session].closed
     if closed is None or one.transaction.session not in facts.trace.delayed_sessions:
-        return one.end_t
-    return max(one.end_t, closed.t)
+        return end_t
+    return max(end_t, closed.t)
+
+
+def _ends_of_transactions(facts: Facts) -> dict[int, float]:
+    """Return when each transaction that is a try was decided for all its recipients, by the number of its MAIL.
+
+    Times are documented seconds, infinity for a transaction that goes on.
+    """
+    ends: dict[int, float] = {}
+    for tries in facts.compute_once(Relaying).tries.values():
+        for one in tries:
+            ends[one.transaction.n] = max(one.end_t, ends.get(one.transaction.n, 0.0))
+    return ends
 
 
 def _find_end_of_duty(
