@@ -21,6 +21,7 @@ without mail.
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 from conformance.history.events import CommandRun
@@ -162,14 +163,26 @@ def _check_message(
 
 
 def _may_be_another(facts: Facts, inspection: Inspection, name: str) -> bool:
-    """Return whether an item with a message's Message-ID may be another message that the server has not surely processed."""
+    """Return whether an item with a message's Message-ID may be what the server has not surely processed.
+
+    That is another message, or a shadow copy that the server had reason to promote: it is the server's own from then on.
+    """
     same_id = _messages_by_id(facts).get(facts.trace.messages[name].message_id or "", ())
-    processed = (
-        processing_of(facts, inspection.node, other).last_reply_if_processed(facts, inspection.n)
-        for other in same_id
-        if other != name
-    )
-    return any(done is None or inspection.t - done[1] <= COMMIT_TIME_S for done in processed)
+    for other in same_id:
+        processing = processing_of(facts, inspection.node, other)
+        copies = tuple(
+            copy
+            for copy in facts.copy_transactions_by_holder.get(inspection.node, ())
+            if copy.message == other and copy.dot_n is not None and copy.dot_n < inspection.n
+            and _may_be_promoted(facts, inspection.node, copy.client, copy.dot_n, inspection)
+        )  # fmt: skip
+        if other == name and not copies:
+            continue
+        with_copies = replace(processing, handed=(*processing.handed, *copies))
+        done = with_copies.last_reply_if_processed(facts, inspection.n)
+        if done is None or inspection.t - done[1] <= COMMIT_TIME_S:
+            return True
+    return False
 
 
 def _may_have_expired(facts: Facts, server: str, name: str, inspection: Inspection) -> bool:
