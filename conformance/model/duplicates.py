@@ -91,21 +91,22 @@ def _check_equal_at_once(facts: Facts, finding: Finding, deliveries: list[Delive
     """Add an occasion and a violation for each delivery whose content the giver began to send before the store took an equal one.
 
     `deliveries` are equal messages for one mailbox, in order. Both must be in different sessions of the same giver. Left out are
-    pairs where SendConnectionInactivityTimeout went by between the begin of the later one's content and its delivery: the giver
-    may have given that attempt up, and made the other in its place. So are pairs where the giver's node changed its state in
-    between.
+    pairs where SendConnectionInactivityTimeout went by between the begin of the content that was begun first and the later
+    delivery: the giver may have given that attempt up, and made the other in its place. So are pairs where the giver's node
+    changed its state in between: what it had sent before may still have been on its way to the store.
     """
     for number, second in enumerate(deliveries):
         begun = _begin_of_content(facts, second)
         for first in deliveries[:number]:
             if begun is None or first.giver != second.giver or first.session == second.session or begun.n > first.n:
                 continue
+            since = min((begun, _begin_of_content(facts, first) or begun), key=lambda command: command.n)
             patience = facts.possible_parameter_range(
-                second.giver, "SendConnectionInactivityTimeout", begun.n, second.n
+                second.giver, "SendConnectionInactivityTimeout", since.n, second.n
             ).least
-            if second.t - begun.t >= patience - facts.slack:
-                continue  # it may have given the first attempt up
-            if any(begun.n < event.n < second.n for event in facts.node_events.get(second.giver, ())):
+            if second.t - since.t >= patience - facts.slack:
+                continue  # it may have given one attempt up
+            if facts.has_node_event_between(second.giver, since.n, second.n):
                 continue
             finding.occasions += 1
             finding.add_violation(

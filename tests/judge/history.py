@@ -122,6 +122,10 @@ class History:
         between = [one for one in self._open if (one.client, one.server) == (client, server)]
         return between[-1] if between else None
 
+    def _first_open(self, client: str, server: str) -> OpenSession | None:
+        """Return the session between two parties that was opened first and is still open, None for none."""
+        return next((one for one in self._open if (one.client, one.server) == (client, server)), None)
+
     def say(self, one: OpenSession, line: str, code: int | None = None, *lines: str) -> None:
         """Add a command and, with a code, its reply; operations are those of the default dialect."""
         verb = line.split(" ")[0].upper() if line[:1].isalpha() else ""
@@ -189,9 +193,14 @@ class History:
         known = [self.topology.by_name[s] for s in servers if s in self.topology.by_name]
         return any(server.generation == "ex2010" for server in known)
 
-    def final(self, client: str, server: str, code: int | None, text: str = "", *, taken: bool | None = None) -> None:
-        """Add the final reply (none with code None), the deliveries of a sink, the attempt of a sender, and the end of the session."""
-        one = self._last_open(client, server)
+    def final(
+        self, client: str, server: str, code: int | None, text: str = "", *, taken: bool | None = None, first: bool = False
+    ) -> None:  # fmt: skip
+        """Add the final reply (none with code None), the deliveries of a sink, the attempt of a sender, and the end of the session.
+
+        The session is the last of the two that was opened and is still open, or the first with `first`.
+        """
+        one = self._first_open(client, server) if first else self._last_open(client, server)
         assert one is not None
         assert one.digest is not None
         accepted = code is not None and code // 100 == 2

@@ -2,6 +2,7 @@
 
     outside > mbx1  m                            a transaction of message m, up to its final dot
     outside < mbx1  250                          its final reply; `nothing`: the session was lost first
+    mbx1 << mbx1-store  250                      the same in the session that was opened first, where several are open
     mbx1 > mbx2  m as shadow s1: 250             both in one line; a shadow copy with its shadow id; a 2010 sender asks before QUIT
     mbx1 > outside  m for a@x, b@x: 250          for these recipients (else those of the message)
     outside > mbx1  m with RET=HDRS              a parameter of MAIL; `each with NOTIFY=NEVER`: of each RCPT
@@ -93,16 +94,16 @@ def _several(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
-def _finish(history: History, client: str, server: str, result: str | None) -> None:
+def _finish(history: History, client: str, server: str, result: str | None, *, first: bool = False) -> None:
     if result is None:
         return
     if result == "taken, unheard":
-        history.final(client, server, None, taken=True)
+        history.final(client, server, None, taken=True, first=first)
     elif result == "nothing":
-        history.final(client, server, None, taken=False)
+        history.final(client, server, None, taken=False, first=first)
     else:
         code, _, text = result.partition(" ")
-        history.final(client, server, int(code), text)
+        history.final(client, server, int(code), text, first=first)
 
 
 def _sent(history: History, m: re.Match[str]) -> None:
@@ -309,7 +310,8 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (_PAIR + r"hears (?:(?P<to>[A-Z]+)(?: for (?P<whose>\S+?))?: )?(?:malformed \((?P<form>.+)\) )?(?P<code>\d+) (?P<text>.+)", _heard),
     (r"(?P<client>\S+) x (?P<server>\S+)\s+by (?P<by>client|server|link)(?:, (?P<how>reset|secured))?", _ended),
     (r"(?P<client>\S+) >< (?P<server>\S+)", lambda h, m: _connect_failed(h, m["client"], m["server"])),
-    (r"(?P<client>\S+) < (?P<server>\S+)\s+(?P<result>.+)", lambda h, m: _finish(h, m["client"], m["server"], m["result"])),
+    (r"(?P<client>\S+) (?P<which><<?) (?P<server>\S+)\s+(?P<result>.+)",
+     lambda h, m: _finish(h, m["client"], m["server"], m["result"], first=m["which"] == "<<")),
     (_PAIR + _REPORT + _RESULT, _reported),
     (_PAIR + _JOURNAL + _RESULT, _reported),
     (_PAIR + _WHAT + _RESULT, _sent),
