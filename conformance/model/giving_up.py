@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from conformance.history.events import ConnectFailed, FaultFired, MessageMade, Reply
 from conformance.history.values import Digest
+from conformance.model.parameter_changes import ParameterChanges
 from conformance.model.relaying import needs_smtputf8
 from conformance.model.sizes import announced_size
 from conformance.trace.context import CheckContext
@@ -132,17 +133,31 @@ def _times_of_giving_up(
 ) -> Iterator[float]:
     """Yield the times at which a server may give up what it has had for `address` since `since_t`.
 
-    First comes the begin of each attempt in which a next hop refused it; then the end of its lifetime, if the last attempt before
-    that failed. `sender` is the reverse-path of what the server has, '' for a report, and `size` how large it may be, in octets.
-    With `message`, attempts that were seen to be about another message do not count.
+    First comes the begin of each attempt in which a next hop refused it; then each possible end of its lifetime (`_ends_of_lifetime`),
+    if the last attempt before that failed. `sender` is the reverse-path of what the server has, '' for a report, and `size` how large
+    it may be, in octets. With `message`, attempts that were seen to be about another message do not count.
     """
     attempts = _attempts_with_outcome(context, server, address, sender, size, message)
     yield from (t for t, outcome in attempts if outcome == "refused" and t >= since_t)
+    for expires_t in _ends_of_lifetime(context, server, since_t):
+        before = [outcome for t, outcome in attempts if since_t <= t <= expires_t + context.slack]
+        if before and before[-1] == "failed":
+            yield expires_t
+
+
+def _ends_of_lifetime(context: CheckContext, server: str, since_t: float) -> Iterator[float]:
+    """Yield the times at which what a server has had since `since_t` may expire: one for each MessageExpirationTimeout since then.
+
+    No document says whether a change concerns what is queued already: the lifetime may be the one before a change, or the one after
+    it. With a new one nothing expires before that was offered to the server.
+    """
+    name = "MessageExpirationTimeout"
     n = next((event.n for event in context.trace.events if event.t >= since_t), 0)
-    expires_t = since_t + numeric_parameter_at(context, server, "MessageExpirationTimeout", n)
-    before = [outcome for t, outcome in attempts if since_t <= t <= expires_t + context.slack]
-    if before and before[-1] == "failed":
-        yield expires_t
+    yield since_t + numeric_parameter_at(context, server, name, n)
+    for offered_n, answered_n, _ in ParameterChanges(context).accepted(server, name):
+        if answered_n >= n:
+            lifetime = numeric_parameter_at(context, server, name, answered_n + 1)
+            yield max(since_t + lifetime, context.trace.events[offered_n].t)
 
 
 def _attempts_with_outcome(

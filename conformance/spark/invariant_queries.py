@@ -57,7 +57,8 @@ WITH servers_at_last AS (
     ON x.cell_id = h.cell_id AND x.server = h.server AND x.n > h.n
   GROUP BY h.cell_id, h.key, h.recipient
 ), unreported AS (
-  SELECT cell_id, key, server, sender, n, explode(unreported) AS recipient FROM mail_transactions WHERE to_server AND size(unreported) > 0
+  SELECT cell_id, key, server, sender, n, explode(if(sender = '', recipients, unreported)) AS recipient FROM mail_transactions
+  WHERE to_server AND key IS NOT NULL AND (sender = '' OR size(unreported) > 0)
 ), vain AS (
   SELECT cell_id, client, n, key, sender, refused FROM mail_transactions
   WHERE NOT from_outside AND NOT spoken AND mode <> 'shadow' AND (coalesce(code, 400) >= 400 OR size(refused) > 0)
@@ -118,8 +119,8 @@ Not judged:
 - a message with a local part that is not ASCII, of its sender or the recipient, which a next hop without SMTPUTF8 does not take (RFC
   6531 3.2): the layers have no replies to EHLO, so nothing shows what a next hop offers.
 
-A message with a null reverse-path needs no report (RL-DSN-02). Neither does a recipient with a NOTIFY without FAILURE whom a next
-hop of the server with the message refused for good (RFC 3461 4.1); where that server failed to pass it on in another way, the message
+No report is needed of a message with a null reverse-path (RL-DSN-02), nor for a recipient with a NOTIFY without FAILURE (RFC 3461 4.1),
+whom a next hop of the server with the message refused for good; where that server failed to pass it on in another way, the message
 may have expired, which is not judged. Messages that share a Message-ID are distinguished by their dates (SR-DUP-02).
 """
 
