@@ -23,8 +23,9 @@ The check gets the cell's `context`, with its topology and its recorded history 
 occasions to fail, and violations with the events that show them. A `Transaction` is one mail transaction: `n` and `t` are those
 of its MAIL, `dot_n` and `dot_t` those of its final dot (None before it), `acceptance` the first positive final reply or None,
 `message` the scenario's name of the message or None, and `recipients` those that were not refused. Its `kind` is `shadow` (a copy
-that the server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. A session is
-*delayed* where a fault kept octets, or the connection, back for any time.
+that the server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. Of a shadow copy,
+the *primary* is the server that is to pass the message on, the *holder* the one that keeps the copy. A session is *delayed* where a
+fault kept octets, or the connection, back for any time.
 
 Records: an `Attempt` is one transmission of a message by the harness itself; a `Delivered` event is a message that a sink or
 mailbox store took for one recipient from its `giver`; a `NodeEvent` says what happened to a server, such as `ready`, `killed`,
@@ -50,7 +51,8 @@ from conformance.model.rules import invariant
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, describe_message, format_seconds, format_time
 from conformance.trace.parameters import numeric_parameter_at
-from conformance.trace.sessions import Session, parse_path
+from conformance.trace.sessions import Session, Transaction, parse_path
+from conformance.trace.shadows import ShadowCopy
 
 
 @invariant("nothing-acknowledged-is-lost", "RL-ACK-01", "SR-BND-03", "RL-ACK-03", "SR-E10-17")
@@ -189,14 +191,19 @@ def _are_all_queues_lost(context: CheckContext, attempt: Attempt, recipient: str
 
     A server has to have the message from when it accepted the message or a shadow copy of it. It is free of that once another
     server under test accepted the message from it, unless it keeps a shadow copy of what it sent (2010). A shadow copy does not
-    count if its holder switched shadow redundancy off later. `attempt` is the transmission that was acknowledged.
+    count if its holder switched shadow redundancy off later, nor once its primary is done with the recipient (`_is_released`).
+    `attempt` is the transmission that was acknowledged.
     """
     trace, address = context.trace, context.normalize_address(recipient)
     own = [trace.accepted_since(t) for t in trace.transactions_of(attempt.message) if t.session == attempt.session]
     last_accepted: dict[str, int] = {attempt.server: max((n for n in own if n is not None), default=attempt.n)}
+    released: list[Transaction] = []
     for copy in trace.copies_of(attempt.message):
         if _is_switched_off_later(context, copy.holder, copy.stored_reply.n):
             continue  # it may have dropped its copies (ruling 37)
+        if _is_released(context, attempt.message, copy, address):
+            released.append(copy.transaction)
+            continue
         # a shadow of 2013 is one for all recipients; in 2010 the holder keeps what it sent, for the recipients it sent it for
         if copy.transaction.kind == "shadow" or address in context.normalize_addresses(copy.transaction.recipients):
             stored = trace.accepted_since(copy.transaction) or copy.stored_reply.n
@@ -208,11 +215,37 @@ def _are_all_queues_lost(context: CheckContext, attempt: Attempt, recipient: str
             continue
         if address in context.normalize_addresses(t.accepted_recipients):
             last_accepted[t.server] = max(last_accepted.get(t.server, 0), accepted_n)
-            if t.kind == "plain" and context.is_tested_server(t.client):
+            if context.is_tested_server(t.client) and (t.kind == "plain" or any(t is sent for sent in released)):
                 handed_on[t.client] = t.acceptance.n
     wiped = {event.node: event.n for event in trace.events_of(NodeEvent) if event.action == "wiped"}
     needed = {server: n for server, n in last_accepted.items() if handed_on.get(server, -1) < n}
     return all(wiped.get(server, -1) > n for server, n in needed.items())
+
+
+def _is_released(context: CheckContext, name: str, copy: ShadowCopy, address: str) -> bool:
+    """Return whether the primary of a copy was done with a recipient since: another server under test accepted the message from it.
+
+    Then the primary has the copy discarded, and what happens further down does not matter (SR-MNT-01, SR-E10-13). A primary that
+    lost its queue after that must have notified the holder before: else the holder has to send the copy again. `address` is the
+    recipient, normalized.
+    """
+    trace = context.trace
+    passed_on = (
+        t.acceptance.n
+        for t in trace.transactions_of(name)
+        if t.kind != "shadow" and t.acceptance is not None and t.acceptance.n > copy.transaction.n
+        and t.client == copy.primary and context.is_opened_by_tested_server(t.client, t.session)
+        and context.is_tested_server(t.server) and address in context.normalize_addresses(t.accepted_recipients)
+    )  # fmt: skip
+    done_n = min(passed_on, default=None)
+    if done_n is None:
+        return False
+    wipes = [e.n for e in trace.events_of(NodeEvent) if e.node == copy.primary and e.action == "wiped" and e.n > done_n]
+    return not wipes or any(
+        (discard.primary, discard.shadow_id, discard.holder) == (copy.primary, copy.shadow_id, copy.holder)
+        and done_n < discard.n < wipes[0]
+        for discard in trace.discards_of(name)
+    )
 
 
 def _is_switched_off_later(context: CheckContext, server: str, since_n: int) -> bool:

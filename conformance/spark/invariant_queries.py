@@ -29,25 +29,36 @@ WITH servers_at_last AS (
   SELECT DISTINCT cell_id, session FROM single_events
   WHERE kind = 'incident' AND mode = 'fault-fired' AND session IS NOT NULL AND action IN ('stall', 'delay', 'merge', 'throttle')
 ), kept_copies AS (
-  SELECT c.cell_id, c.mode, c.key, c.holder, c.recipients, if(l.session IS NULL, c.stored_n, c.begun_n) AS stored_n
+  SELECT c.cell_id, c.mode, c.key, c.primary, c.holder, c.recipients, c.begun_n,
+         if(l.session IS NULL, c.stored_n, c.begun_n) AS stored_n
   FROM shadow_copies c LEFT JOIN late_sessions l ON l.cell_id = c.cell_id AND l.session = c.session
   LEFT JOIN (SELECT cell_id, server, max(n) AS n FROM parameter_changes WHERE enabled = 'false' GROUP BY cell_id, server) f
     ON f.cell_id = c.cell_id AND f.server = c.holder
   WHERE coalesce(f.n, 0) <= c.stored_n
+), copies_for_recipients AS (
+  SELECT cell_id, key, primary, holder, begun_n, stored_n, explode(recipients) AS recipient FROM kept_copies WHERE mode = 'tracked'
+  UNION ALL SELECT c.cell_id, c.key, c.primary, c.holder, c.begun_n, c.stored_n, explode(m.recipients)
+  FROM kept_copies c JOIN harness_messages m ON m.cell_id = c.cell_id AND m.key = c.key WHERE c.mode = 'shadow'
+), transfers AS (
+  SELECT cell_id, key, client, server, mode, n AS begun_n, reply_n AS n, explode(accepted) AS recipient FROM mail_transactions
+  WHERE to_server AND NOT from_outside AND mode <> 'shadow' AND code BETWEEN 200 AND 299
+), passed_on AS (
+  SELECT cell_id, key, recipient, client AS server, max(n) AS n FROM transfers GROUP BY cell_id, key, recipient, client
+), handed_on AS (
+  SELECT t.cell_id, t.key, t.recipient, t.client AS server, max(t.n) AS n
+  FROM transfers t LEFT JOIN passed_on p
+    ON p.cell_id = t.cell_id AND p.key = t.key AND p.recipient = t.recipient AND p.server = t.server AND p.n > t.begun_n
+  WHERE t.mode = 'plain' OR p.n IS NOT NULL
+  GROUP BY t.cell_id, t.key, t.recipient, t.client
 ), holders AS (
   SELECT cell_id, key, recipient, server, max(n) AS n
   FROM (SELECT m.cell_id, m.key, m.server, if(l.session IS NULL, m.reply_n, m.dot_n) AS n, explode(m.accepted) AS recipient
         FROM mail_transactions m LEFT JOIN late_sessions l ON l.cell_id = m.cell_id AND l.session = m.session
         WHERE m.to_server AND m.mode <> 'shadow' AND m.code BETWEEN 200 AND 299
-        UNION ALL SELECT cell_id, key, holder, stored_n, explode(recipients) FROM kept_copies WHERE mode = 'tracked'
-        UNION ALL SELECT c.cell_id, c.key, c.holder, c.stored_n, explode(m.recipients)
-        FROM kept_copies c JOIN harness_messages m ON m.cell_id = c.cell_id AND m.key = c.key WHERE c.mode = 'shadow')
+        UNION ALL SELECT c.cell_id, c.key, c.holder, c.stored_n, c.recipient
+        FROM copies_for_recipients c LEFT ANTI JOIN passed_on p
+          ON p.cell_id = c.cell_id AND p.key = c.key AND p.recipient = c.recipient AND p.server = c.primary AND p.n > c.begun_n)
   GROUP BY cell_id, key, recipient, server
-), handed_on AS (
-  SELECT cell_id, key, recipient, client AS server, max(n) AS n
-  FROM (SELECT cell_id, key, client, reply_n AS n, explode(accepted) AS recipient FROM mail_transactions
-        WHERE to_server AND NOT from_outside AND mode = 'plain' AND code BETWEEN 200 AND 299)
-  GROUP BY cell_id, key, recipient, client
 ), destroyed AS (
   SELECT h.cell_id, h.key, h.recipient, count(*) = count(coalesce(x.n, o.n)) AS is_destroyed
   FROM holders h LEFT JOIN handed_on o
@@ -111,7 +122,8 @@ A message that was acknowledged only in sessions in which a fault made the link 
 Not judged:
 
 - a message that every server that held it for the recipient handed on, or lost with its queue, afterwards (SR-BND-09); a copy does
-  not count as held if redundancy was switched off at its holder later (ruling 37). Where a link may have kept a reply, the dot counts;
+  not count as held if redundancy was switched off at its holder later (ruling 37), or if its primary passed the message on. Where a
+  link may have kept a reply, the dot counts;
 - a history in which some server was killed or stopped, and not started again;
 - a transport that may still deliver: it did not become quiet, and either the drain waited for less than two retry intervals of the
   server, or the last failed transfer, connection, 535 reply or STARTTLS session (which a link cannot read, ruling 27) lies in the
