@@ -235,16 +235,25 @@ def _messages_surely_waiting(
             if any(n < before_n or (n < answered_n and not facts.is_tested_server(hop)) for n, _, hop in replies)
         }
         sent = [
-            t
+            (t, before_n if _begin_of_transmission(facts, t) < before_n else answered_n)
             for t in facts.trace.transactions_of(name)
-            if t.client == server and t.kind != "shadow" and t.n < answered_n
+            if t.client == server and t.kind != "shadow"
         ]
         waiting = {r for r in given_to - taken if not _may_be_refused(facts, server, name, r, answered_n)}
         # what was under way when the redirection began may end where it was going
         if waiting and not any(
-            _may_have_ended_responsibility(facts, t, before_n if t.n < before_n else answered_n) for t in sent
+            _may_have_ended_responsibility(facts, t, n) for t, n in sent if t.n < answered_n or n == before_n
         ):
             yield message, accepted[0]
+
+
+def _begin_of_transmission(facts: Facts, sent: Transaction) -> int:
+    """Return the number of the event at which a server began a transmission: MAIL, or the first call for the connection.
+
+    The latter for the first mail transaction of a session: the session is opened for it, and a fault may have held the call back.
+    """
+    session = facts.trace.sessions[sent.session]
+    return facts.compute_once(Relaying).find_begin(session)[0] if session.transactions[0] is sent else sent.n
 
 
 def _may_be_refused(facts: Facts, server: str, name: str, recipient: str, before_n: int) -> bool:
