@@ -1,9 +1,10 @@
 """Contacts between servers under test: attempts at a session, and the names of queue databases that were given in sessions.
 
-`Facts` computes these once for each history; rules of the model about heartbeats, takeovers and relaying read them. `n` is an
-event's number, times are documented seconds. A *queue database* is the store of a server's queue: its name changes when the
-server loses its queue. A *dial* is a client's call for a connection. A fault that holds a dial back fires when the client dials;
-the connection, or its failure (`ConnectFailed`), is recorded later. A server's listener `transport` is the one for other servers.
+`Facts` computes these once for each history; rules of the model about heartbeats, takeovers and relaying read them. Two functions
+say of a session without a request for a shadow copy whether it may have been an attempt at one. `n` is an event's number, times
+are documented seconds. A *queue database* is the store of a server's queue: its name changes when the server loses its queue. A
+*dial* is a client's call for a connection. A fault that holds a dial back fires when the client dials; the connection, or its
+failure (`ConnectFailed`), is recorded later. A server's listener `transport` is the one for other servers.
 """
 
 from collections import defaultdict
@@ -19,6 +20,9 @@ from conformance.trace.trace import Trace
 
 _WITHOUT_MEANING = frozenset({"GREETING", "EHLO", "HELO", "QUIT"})
 """Replies to these show a listener, and not that the server behind it works."""
+
+_SET_UP = frozenset({"EHLO", "STARTTLS", "AUTH"})
+"""Commands that say nothing of what a session is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +105,24 @@ def find_database_names(trace: Trace) -> Mapping[tuple[str, str], list[tuple[int
     for names in found.values():
         names.sort()
     return found
+
+
+def is_turned_away(session: Session) -> bool:
+    """Return whether a session's reply to EHLO did not offer XSHADOWREQUEST, and the client sent nothing but set-up and QUIT.
+
+    False without a reply to EHLO, and for a session on another listener than `transport`.
+    """
+    verbs = {exchange.command.verb for exchange in session.exchanges}
+    offered = session.keywords is None or "XSHADOWREQUEST" in session.keywords
+    return session.listener == "transport" and not offered and verbs <= {*_SET_UP, "QUIT"}
+
+
+def is_lost_before_request(session: Session, *, is_disturbed: bool = False) -> bool:
+    """Return whether a session was lost once EHLO was answered, and nothing but set-up is seen of the client.
+
+    Lost: the server or the link ended it, not the client. With `is_disturbed` it counts however it ended, and while it is open: a
+    fault may have kept from the history what the client said next. False for a session on another listener than `transport`.
+    """
+    verbs = {exchange.command.verb for exchange in session.exchanges}
+    is_lost = is_disturbed or (session.closed is not None and session.closed.by != "client")
+    return session.listener == "transport" and is_lost and session.keywords is not None and verbs <= _SET_UP

@@ -32,6 +32,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from conformance.model.contacts import is_lost_before_request, is_turned_away
 from conformance.model.facts import Facts
 from conformance.model.resending import is_resending_requested
 from conformance.model.rules import rule
@@ -186,8 +187,8 @@ def _count_possible_remote_attempts(
 ) -> int:
     """Return how many attempts with servers of other sites may have failed for the same message after event `since` and before this one.
 
-    Also counted are sessions since then in which shadow copies were not offered, and sessions with a shadow copy that ended in this
-    time, or that a fault disturbed.
+    Also counted are sessions since then in which shadow copies were not offered, or that were lost, or disturbed by a fault, before a
+    request for one was seen, and sessions with a shadow copy that ended in this time, or that a fault disturbed.
     """
     primary, holders = attempt.client, possible_holders(facts, attempt.client, attempt.n)
     remote = [holder for holder in holders if is_remote(facts, primary, holder)]
@@ -195,9 +196,11 @@ def _count_possible_remote_attempts(
         a.server in remote and since < a.n < attempt.n and a.message in (None, attempt.message) for a in attempts
     )
     for session in _shadow_sessions(facts, primary, remote):
-        ended = since < facts.end_of_session(session.name) < attempt.n or facts.is_disturbed(session.name)
+        is_disturbed = facts.is_disturbed(session.name)
+        ended = since < facts.end_of_session(session.name) < attempt.n or is_disturbed
         kept = session.n < attempt.n and ended and any(t.kind == "shadow" for t in session.transactions)
-        count += kept or (since < session.n < attempt.n and is_turned_away(session))
+        in_vain = is_turned_away(session) or is_lost_before_request(session, is_disturbed=is_disturbed)
+        count += kept or (since < session.n < attempt.n and in_vain)
     return count
 
 
@@ -207,16 +210,6 @@ def _shadow_sessions(facts: Facts, primary: str, holders: list[str]) -> Iterator
         yield from (
             s for s in facts.sessions_by_client_and_server.get((primary, holder), ()) if s.listener == "transport"
         )
-
-
-def is_turned_away(session: Session) -> bool:
-    """Return whether a session's reply to EHLO did not offer XSHADOWREQUEST, and the primary sent nothing but set-up and QUIT.
-
-    False without a reply to EHLO, and for a session on another listener than `transport`.
-    """
-    verbs = {exchange.command.verb for exchange in session.exchanges}
-    offered = session.keywords is None or "XSHADOWREQUEST" in session.keywords
-    return session.listener == "transport" and not offered and verbs <= {"EHLO", "STARTTLS", "AUTH", "QUIT"}
 
 
 def _efforts_of(facts: Facts, primary: str) -> Iterator[Transaction]:

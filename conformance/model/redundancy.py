@@ -37,8 +37,9 @@ import math
 
 from conformance.faults import DELAYING_FAULTS, ENDING_FAULTS, HOLDING_FAULTS
 from conformance.history.events import Command, FaultFired, Reply
+from conformance.model.contacts import is_lost_before_request, is_turned_away
 from conformance.model.facts import Facts
-from conformance.model.preference import is_remote, is_turned_away, permitted_attempts, possible_holders
+from conformance.model.preference import is_remote, permitted_attempts, possible_holders
 from conformance.model.rules import rule
 from conformance.trace.context import CheckContext
 from conformance.trace.dials import find_dials, is_end_unclear
@@ -157,7 +158,7 @@ def count_attempts(facts: Facts, transaction: Transaction, answer: Reply, holder
     ]  # fmt: skip
     servers += [
         session.server for session in _sessions_in_use(facts, transaction, answer, holders)
-        if session.n > transaction.n and (is_turned_away(session) or _is_lost_before_request(session))
+        if session.n > transaction.n and (is_turned_away(session) or is_lost_before_request(session))
     ]  # fmt: skip
     far = sum(is_remote(facts, primary, server) for server in servers)
     return {True: far, False: len(servers) - far}
@@ -166,16 +167,6 @@ def count_attempts(facts: Facts, transaction: Transaction, answer: Reply, holder
 def _is_within_tls(session: Session) -> bool:
     """Return whether a session goes on, or went on, within TLS, where nothing of it is seen."""
     return any(x.command.verb == "STARTTLS" and x.reply is not None and x.reply.code == 220 for x in session.exchanges)
-
-
-def _is_lost_before_request(session: Session) -> bool:
-    """Return whether a session was lost once EHLO was answered, and the primary had sent nothing but set-up.
-
-    Lost: the holder or the link ended it, not the primary.
-    """
-    verbs = {exchange.command.verb for exchange in session.exchanges}
-    is_lost = session.closed is not None and session.closed.by != "client"
-    return is_lost and session.keywords is not None and verbs <= {"EHLO", "STARTTLS", "AUTH"}
 
 
 def _sessions_in_use(facts: Facts, transaction: Transaction, answer: Reply, holders: frozenset[str]) -> list[Session]:

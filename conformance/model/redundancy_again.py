@@ -14,8 +14,9 @@ how many seconds a time may miss a bound.
 Records: a `PromotedTransmission` is a transmission by a holder of what it held as a copy.
 """
 
+from conformance.model.contacts import is_lost_before_request, is_turned_away
 from conformance.model.facts import Facts
-from conformance.model.preference import is_turned_away, permitted_attempts, possible_holders
+from conformance.model.preference import permitted_attempts, possible_holders
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding
 from conformance.trace.promotions import PromotedTransmission
@@ -26,9 +27,9 @@ def redundant_again_after_promotion(facts: Facts) -> Finding:
     """Check that an attempt at a new shadow copy follows a holder's first promotion of a message that is not delivered at once.
 
     Any attempt since the promoted copy was stored counts, and one that ended before its content may have been for this message.
-    So may a session with a possible holder that did not offer XSHADOWREQUEST. The rule does not judge 2010 servers, servers
-    without a possible holder, those that may make no attempt or whose redundancy may be off between the transmission and the time
-    at which the attempt is due, servers that stopped before that time, and histories that end before it.
+    So may a session with a possible holder that came to no request (`_was_kept_from_asking`). The rule does not judge 2010 servers,
+    servers without a possible holder, those that may make no attempt or whose redundancy may be off between the transmission and the
+    time at which the attempt is due, servers that stopped before that time, and histories that end before it.
     """
     finding = Finding("a new shadow copy of each message that is taken over and waits for its next hop")
     for name, promotions in facts.promotions_by_message.items():
@@ -61,7 +62,7 @@ def redundant_again_after_promotion(facts: Facts) -> Finding:
                 attempt.n > since and attempt.t <= due_t and attempt.message in (None, name)
                 for attempt in facts.shadow_attempts_by_primary.get(holder, ())
             )
-            if not is_tried and not _was_turned_away(facts, holder, since, due_t):
+            if not is_tried and not _was_kept_from_asking(facts, holder, since, due_t):
                 finding.add_message_violation(
                     facts.trace.messages[name],
                     f"{holder} took it over, could not deliver it to {sent.server}, and had no new shadow copy made",
@@ -76,10 +77,15 @@ def _permits_no_attempt(facts: Facts, holder: str, n: int) -> bool:
     return permitted.remote == permitted.local == 0
 
 
-def _was_turned_away(facts: Facts, server: str, after_n: int, until_t: float) -> bool:
-    """Return whether after an event and up to a time a server had a session with a possible holder that offered no shadow copies."""
+def _was_kept_from_asking(facts: Facts, server: str, after_n: int, until_t: float) -> bool:
+    """Return whether after an event and up to a time a server could not ask a possible holder in a session with it.
+
+    The holder offered no shadow copies, or the session was lost, or disturbed by a fault, before a request was seen.
+    """
     return any(
-        session.n > after_n and session.t <= until_t and is_turned_away(session)
+        session.n > after_n
+        and session.t <= until_t
+        and (is_turned_away(session) or is_lost_before_request(session, is_disturbed=facts.is_disturbed(session.name)))
         for other in possible_holders(facts, server, after_n)
         for session in facts.sessions_by_client_and_server.get((server, other), ())
     )
