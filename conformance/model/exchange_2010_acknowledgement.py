@@ -17,15 +17,20 @@ octets in it, and *delayed* where a fault held octets back or slowed them, or ma
 
 from collections.abc import Iterator
 
-from conformance.history.events import FaultArmed, Reply
+from conformance.faults import ALTERING_FAULTS
+from conformance.history.events import FaultArmed, FaultFired, Reply
 from conformance.model.facts import Facts
 from conformance.model.relaying import Relaying
+from conformance.model.retries import possible_hops
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
 
 _AT_ONCE_S = 1.0
 """Within this time a reply is given at once. Seconds."""
+
+_WITHOUT_A_WORD = frozenset({"mute", "cut"})
+"""Faults that take words from a session, and put none in their place."""
 
 
 def _judged_messages(facts: Facts) -> Iterator[Transaction]:
@@ -157,7 +162,8 @@ def _find_done_recipients(facts: Facts, sent: Transaction, before_n: int, end_t:
 
     A message may be refused as a whole, in reply to MAIL. A recipient about whom the server made a report counts as refused. A
     mailbox that has the same message already needs no other. Of a session after STARTTLS nothing is seen, so all recipients may be
-    done. In a session with a fault the reply may have come late: then the time is `end_t`, that of event `before_n`.
+    done. Where a fault altered what was said to a next hop, all recipients behind it may have been refused. In a session with a
+    fault the reply may have come late: then the time is `end_t`, that of event `before_n`.
     """
     assert sent.message is not None
     assert sent.dot_t is not None
@@ -192,4 +198,22 @@ def _find_done_recipients(facts: Facts, sent: Transaction, before_n: int, end_t:
             if reply.n < before_n and reply.code // 100 != 4:
                 for recipient in (reply.recipient,) if reply.recipient else onward.recipients:
                     done.setdefault(normalize(recipient), end_t if slowed else reply.t)
-    return done
+    altered = _hops_with_altered_session(facts, sent.server, sent.n, before_n)
+    unclear = {r for r in normalize_all(sent.recipients) if altered & possible_hops(facts, sent.server, r)}
+    return dict.fromkeys(unclear, end_t) | done
+
+
+def _hops_with_altered_session(facts: Facts, server: str, after_n: int, before_n: int) -> set[str]:
+    """Return the parties to which a server spoke in a session that a fault altered between two events.
+
+    The server may have read a refusal there, such as the reply to a command that the fault made unreadable. From a session that
+    falls silent or ends (`_WITHOUT_A_WORD`) it reads none.
+    """
+    return {
+        fault.server
+        for fault in facts.trace.events_of(FaultFired)
+        if fault.client == server
+        and fault.session is not None
+        and fault.action in ALTERING_FAULTS - _WITHOUT_A_WORD
+        and after_n < fault.n < before_n
+    }
