@@ -7,6 +7,8 @@ failures (NOTIFY=NEVER, or NOTIFY without FAILURE, RFC 3461 4.1) gets none: what
 once.
 
 A server gives up only what it tries in vain: its last attempt at the next hop before the end of the lifetime must have failed.
+The lifetime of a message that a server takes over from a shadow copy counts from the copy's arrival or from the takeover, which
+the documents leave open. A takeover is not seen, but the server's attempts begin with it.
 The rules about losses (`loss`) and discard notifications (`discards`) ask this.
 
 `context` is one cell: its topology, and its recorded history as `context.trace`. `address` is a recipient, or the sender as the
@@ -39,11 +41,15 @@ def is_given_up_without_report(context: CheckContext, message: MessageMade, reci
     No report is left where the message has a null reverse-path, where its sender asked for none, and where the report was given
     up by `by_t` too. Only servers count to which the whole message, or a shadow copy of it, was sent.
     """
+    holders = {copy.holder for copy in context.trace.copies_of(message.message)}
     for given in _transactions_to_servers(context, message):
         if given.dot_t is None:
             continue
         size = message.digest.size + ADDED_OCTETS
-        failures = _times_of_giving_up(context, given.server, recipient, given.dot_t, message.sender, size)
+        is_copy = given.kind == "shadow" or given.server in holders
+        failures = _times_of_giving_up(
+            context, given.server, recipient, given.dot_t, message.sender, size, is_copy=is_copy
+        )
         if any(
             failed_t <= by_t
             and (not message.sender or _is_report_given_up(context, message, given.server, failed_t, by_t))
@@ -53,7 +59,7 @@ def is_given_up_without_report(context: CheckContext, message: MessageMade, reci
         if asks_for_no_report(context, given, recipient) and any(
             failed_t <= by_t
             for failed_t in _times_of_giving_up(
-                context, given.server, recipient, given.dot_t, message.sender, size, message
+                context, given.server, recipient, given.dot_t, message.sender, size, message, is_copy=is_copy
             )
         ):
             return True
@@ -102,10 +108,10 @@ def _is_report_given_up(context: CheckContext, message: MessageMade, maker: str,
     """Return whether the report that server `maker` made at `failed_t` may be given up by `by_t`, by any server that has it.
 
     A report here is one that may be of a failure (`may_report_failure`), about the message's Message-ID. `maker` has it, and each
-    server that it was sent to.
+    server that it, or a shadow copy of it, was sent to.
     """
-    carriers = [(maker, failed_t)] + [
-        (t.server, t.dot_t)
+    carriers = [(maker, failed_t, False)] + [
+        (t.server, t.dot_t, t.kind == "shadow")
         for t in context.trace.reports
         if t.digest is not None
         and may_report_failure(t.digest)
@@ -115,9 +121,9 @@ def _is_report_given_up(context: CheckContext, message: MessageMade, maker: str,
     ]
     return any(
         given_up_t <= by_t
-        for server, since_t in carriers
+        for server, since_t, is_copy in carriers
         for given_up_t in _times_of_giving_up(
-            context, server, message.sender, since_t, "", message.digest.size + ADDED_OCTETS
+            context, server, message.sender, since_t, "", message.digest.size + ADDED_OCTETS, is_copy=is_copy
         )
     )
 
@@ -130,23 +136,33 @@ def _times_of_giving_up(
     sender: str,
     size: int,
     message: MessageMade | None = None,
+    *,
+    is_copy: bool,
 ) -> Iterator[float]:
     """Yield the times at which a server may give up what it has had for `address` since `since_t`.
 
     First comes the begin of each attempt in which a next hop refused it; then each possible end of its lifetime (`_ends_of_lifetime`),
-    if the last attempt before that failed. `sender` is the reverse-path of what the server has, '' for a report, and `size` how large
-    it may be, in octets. With `message`, attempts that were seen to be about another message do not count.
+    if the last attempt before that failed. With `is_copy` the server may have had a shadow copy, and have taken it over at its first
+    attempt, or at any other that failed after one that did not: then a lifetime begins there too. `sender` is the reverse-path of
+    what the server has, '' for a report, and `size` how large it may be, in octets. With `message`, attempts that were seen to be
+    about another message do not count.
     """
     attempts = _attempts_with_outcome(context, server, address, sender, size, message)
     yield from (t for t, outcome in attempts if outcome == "refused" and t >= since_t)
-    for expires_t in _ends_of_lifetime(context, server, since_t):
-        before = [outcome for t, outcome in attempts if since_t <= t <= expires_t + context.slack]
-        if before and before[-1] == "failed":
-            yield expires_t
+    later = [(t, outcome) for t, outcome in attempts if t >= since_t]
+    begins = [since_t]
+    if is_copy:
+        before = ["", *(outcome for _, outcome in later)]
+        begins += [t for (t, outcome), previous in zip(later, before, strict=False) if outcome == "failed" != previous]
+    for begin_t in begins:
+        for expires_t in _ends_of_lifetime(context, server, begin_t):
+            within = [outcome for t, outcome in later if begin_t <= t <= expires_t + context.slack]
+            if within and within[-1] == "failed":
+                yield expires_t
 
 
 def _ends_of_lifetime(context: CheckContext, server: str, since_t: float) -> Iterator[float]:
-    """Yield the times at which what a server has had since `since_t` may expire: one for each MessageExpirationTimeout since then.
+    """Yield the times at which a lifetime that began at `since_t` may end: one for each MessageExpirationTimeout since then.
 
     No document says whether a change concerns what is queued already: the lifetime may be the one before a change, or the one after
     it. With a new one nothing expires before that was offered to the server.
