@@ -218,7 +218,7 @@ SINGLE_EVENTS = f"""
 SELECT xxhash64(run, cell) AS cell_id, {_row(_OTHER)} FROM raw_events
 WHERE kind IN ('connected', 'delivered', 'message', 'attempt', 'fault-armed', 'fault-fired', 'connect-failed', 'node',
                'node-command', 'configured', 'talked', 'drained')
-   OR kind = 'reply' AND (code >= 400 OR to = '' OR code = 221 AND to <> 'QUIT') OR kind = 'closed' AND how = 'reset'
+   OR kind = 'reply' AND (code >= 400 OR to = '' OR code = 221 AND to <> 'QUIT') OR kind = 'closed' AND how IN ('reset', 'secured')
 """
 """The part of the layer that stands in the events as it is."""
 
