@@ -8,8 +8,8 @@ once.
 
 A server gives up only what it tries in vain: its last attempt at the next hop before the end of the lifetime must have failed.
 The lifetime of a message that a server takes over from a shadow copy counts from the copy's arrival or from the takeover, which
-the documents leave open. A takeover is not seen, but the server's attempts begin with it.
-The rules about losses (`loss`) and discard notifications (`discards`) ask this.
+the documents leave open. A takeover is not seen, but the server's attempts begin with it. The rules about losses (`loss`) and
+discard notifications (`discards`) ask this.
 
 `context` is one cell: its topology, and its recorded history as `context.trace`. `address` is a recipient, or the sender as the
 recipient of the report. `since_t`, `failed_t` and `by_t` are times in documented seconds, `n` is an event's number. A
@@ -209,8 +209,8 @@ def _outcome_for_address(
 ) -> str:
     """Return how a session ended for an address: `worked`, `refused` or `failed`; '' if nothing shows that it was an attempt.
 
-    `worked`: a final reply accepted the message for the address. Else `refused`: a command or the content got 5yz; of MAIL, 550 or
-    more. Else `failed`: one got 4yz, or a fault fired in the session (`broken`). Only transactions count that may be for the
+    `worked`: a final reply accepted the message for the address. Else `refused`: a command or the content got 5yz; of a MAIL that a
+    fault left readable, 550 or more. Else `failed`: one got 4yz, or a fault fired in the session (`broken`). Only transactions count that may be for the
     address, and with `message`, that may be about that message. One without recipients may be for the address if its reverse-path
     is `sender`. In a session without transactions every reply counts. `refused` is also a session without such a transaction whose
     server does not offer SMTPUTF8, if the address or `sender` needs it (RFC 6531 3.2), or announces less than `size` octets (RFC 1870
@@ -251,7 +251,11 @@ def _outcome_for_address(
             for t in own
         )
     ]
-    decisions = [reply for reply in replies if reply.to != "MAIL" or reply.code >= _LEAST_REFUSAL]
+    decisions = [
+        reply
+        for reply in replies
+        if reply.to != "MAIL" or reply.code >= _LEAST_REFUSAL or _may_answer_unreadable_command(session, reply)
+    ]
     if any(reply.code // 100 == 5 for reply in decisions):
         return "refused"
     return "failed" if broken or any(reply.code // 100 == 4 for reply in replies) else ""
@@ -273,14 +277,24 @@ def _is_answer_for(
 ) -> bool:
     """Return whether a reply answers a transaction's content or one of its commands, and is not about another recipient.
 
-    A reply to RCPT is about one recipient, and so is each final reply of LMTP. The other replies are about all of them.
+    A reply to RCPT is about one recipient, and so is each final reply of LMTP. The other replies are about all of them, and so may
+    be one to a command that a fault made unreadable.
     """
     normalize = context.normalize_address
     if reply.to == "CONTENT":
         return reply in transaction.replies and (reply.recipient is None or normalize(reply.recipient) == address)
     end = min((t.n for t in session.transactions if t.n > transaction.n), default=session.exchanges[-1].command.n + 1)
+    if transaction.n < reply.n < end and _may_answer_unreadable_command(session, reply):
+        return True
     return any(
         x.reply is reply and (x.command.verb != "RCPT" or normalize(parse_path(x.command.line)) == address)
         for x in session.exchanges
         if transaction.n <= x.command.n < end
+    )
+
+
+def _may_answer_unreadable_command(session: Session, reply: Reply) -> bool:
+    """Return whether a reply answers no command that can be read, and comes behind one without a verb: a fault garbled that one."""
+    return all(x.reply is not reply for x in session.exchanges) and any(
+        not x.command.verb and x.reply is None and x.command.n < reply.n for x in session.exchanges
     )
