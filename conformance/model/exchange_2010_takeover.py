@@ -84,8 +84,8 @@ def _find_forbidding_row(facts: Facts, held: HeldInterval, promotion: PromotedTr
 
     It is forbidden after a discard notification that the holder surely remembers. Otherwise it is permitted if the holder may have
     seen another database of the primary; or if enough intervals had failed (`_count_failures`), and it goes to another server. To
-    the primary itself it may go then only if the holder was restarted or the other hops are not known. It is permitted too if it
-    repeats a takeover that was tried in vain before.
+    the primary itself it may go then only if the holder was restarted, or the other hops are not known or were tried in vain. It
+    is permitted too if it repeats a takeover that was tried in vain before.
     """
     copy, sent = held.copy, promotion.transmission
     holder, primary = copy.holder, copy.primary
@@ -104,6 +104,9 @@ def _find_forbidding_row(facts: Facts, held: HeldInterval, promotion: PromotedTr
         returned = any(e.action == "ready" and held.since_n < e.n < sent.n for e in facts.node_events.get(holder, ()))
         if sent.server != primary or None in alternatives or returned:
             return None  # which servers have failed is nothing that a restart keeps
+        others = {hop for each in alternatives for hop in each or ()}
+        if _has_failed_attempt(facts, held, others, held.since_n, sent.t):
+            return None  # no document says that it waits for another hop once its primary is back
         if not any(alternatives):
             return "SR-E10-11", "though there is no other way for it"
         return "SR-E10-10", "which had failed"

@@ -32,6 +32,7 @@
     mbx1 begins to stop                          a step `stop`
     mbx1 killed                                  the life of a node; behind it, what is recorded with it
     mbx1 takes ShadowRedundancyEnabled=no        configuration offered; `refuses A=1,frontend.connection_timeout=60: why`
+    mbx1 takes peers.mbx2.send_xshadow=no        a right on its connector, after a reload
     mbx1 shows shadow to mbx2: m, n              one queue of `inspect`; `m as s1`: its shadow id; `m for a@x & b@x`; `shows nothing`
     mbx1 shows 3 deliveries                      the entries of duplicate detection
     mbx1 does resubmit DB1                       an administrative command; `fails at resubmit DB1: why`
@@ -199,10 +200,10 @@ def _configured(history: History, m: re.Match[str]) -> None:
     changes: dict[str, Any] = {}
     for change in m["change"].split(","):
         name, _, text = change.partition("=")
-        listener, dot, limit = name.partition(".")
+        of, dot, setting = name.rpartition(".")
         value = values.parse_parameter(int(text) if text.isdigit() else text)
-        if dot:  # frontend.connection_timeout=60
-            changes.setdefault(f"listeners.{listener}", {})[limit] = value
+        if dot:  # frontend.connection_timeout=60, peers.mbx2.send_xshadow=no
+            changes.setdefault(of if of.startswith("peers.") else f"listeners.{of}", {})[setting] = value
         else:
             changes[name] = value
     history.add(ev.Configured, node=m["node"], changes=changes, refused=m["why"])
