@@ -4,6 +4,7 @@ What a command needs is imported when it is called: importing everything would t
 """
 
 import gc
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -26,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     `arguments` are the words after the program's name; None: those of this process.
     """
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # as CI ends a job: clean up as after Ctrl-C
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     # The modules that are loaded now stay: searching them for garbage takes a tenth of the start.
     gc.set_threshold(10_000, 10, 10)
     try:

@@ -5,7 +5,6 @@ may use a limited time of the processor: a defect can put a node into an endless
 processes.
 """
 
-import ctypes
 import multiprocessing
 import os
 import shlex
@@ -24,6 +23,7 @@ from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE, Candidate
 from conformance.defects.plan import PlannedTrial
 from conformance.execute import execute, judge, utc_timestamp, worst_sentence
+from conformance.forked_process import prepare_process
 from conformance.judge.incremental import IncrementalJudge
 from conformance.records import candidate_record, cell_header, item_name
 from conformance.results.fingerprints import environment_sha256, suite_sha256
@@ -307,22 +307,8 @@ def run_trials(
             raise
 
 
-_PR_SET_PDEATHSIG = 1
-
 _TRIALS: list[PlannedTrial] = []
 """All trials; forked processes get the number of one, since a cell is slow to pickle."""
-
-
-def prepare_process(parent: int, temporary: str) -> None:
-    """Put temporary files below `temporary`, which the parent removes, and have the kernel kill this process when the parent ends.
-
-    Called in a forked process; `parent` is the process id of the parent. If that has ended already, this process is killed at
-    once.
-    """
-    tempfile.tempdir = temporary
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _run_number(number: int, seed: int, run_directory: TrialRunDirectory | None) -> Trial:

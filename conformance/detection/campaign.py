@@ -13,7 +13,6 @@ run for a defect that is caught.
 """
 
 import random
-import signal
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,9 +24,9 @@ from os import getpid
 from typing import Literal
 
 from conformance.defects.plan import Defect, active_defects
-from conformance.defects.trial import prepare_process
 from conformance.detection.store import Store
 from conformance.detection.trial import BIASES, USUAL, PlanTrial, Series, run_trial
+from conformance.forked_process import prepare_process
 
 MOST_PLANS = 2000
 """Plans of each defect that the model can see, at the most."""
@@ -119,7 +118,7 @@ def run_trials(trials: Iterable[tuple[Series, int]], jobs: int, until: float | N
     with (
         tempfile.TemporaryDirectory(prefix="conformance-detection-") as temporary,
         ProcessPoolExecutor(
-            jobs, mp_context=get_context("fork"), initializer=_prepare_process, initargs=(getpid(), temporary)
+            jobs, mp_context=get_context("fork"), initializer=prepare_process, initargs=(getpid(), temporary)
         ) as pool,
     ):
         running: set[Future[PlanTrial]] = set()
@@ -130,12 +129,3 @@ def run_trials(trials: Iterable[tuple[Series, int]], jobs: int, until: float | N
                 return
             done, running = wait(running, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)
-
-
-def _prepare_process(parent: int, temporary: str) -> None:
-    """Prepare a forked process: its temporary files go below `temporary`, and it ends with its parent and ignores Ctrl-C.
-
-    `parent` is the parent's process id. The parent handles Ctrl-C.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    prepare_process(parent, temporary)

@@ -6,8 +6,6 @@ itself, and what it finds is ordered by the number of the plan.
 """
 
 import hashlib
-import multiprocessing
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -23,7 +21,15 @@ from conformance.explore.shrink import MAX_RUNS, shrink
 from conformance.explore.sometimes import SOMETIMES
 from conformance.explore.states import Coverage, coverage
 from conformance.explore.sweep import Plan
-from conformance.explore.trial import Observation, PlanResult, PlanRun, Violation, observe, run_plan
+from conformance.explore.trial import (
+    Observation,
+    PlanResult,
+    PlanRun,
+    Violation,
+    observe,
+    run_plan,
+)
+from conformance.forked_process import forked_pool
 from conformance.run.settings import Settings
 
 _MAX_REAL_RUNS = 8
@@ -143,7 +149,7 @@ def run_plans(
     _WORK[:] = [(plans, assignment, settings)]
     chunksize = 4 if CLOCKS[settings.clock].jumps else 1  # short plans are handed out several at a time
     numbers = (number for number in range(len(plans)) if number not in known)
-    with multiprocessing.get_context("fork").Pool(jobs, _leave_interrupts_to_parent) as pool:
+    with forked_pool(jobs) as pool:
         for number, result in pool.imap_unordered(_run_number, numbers, chunksize):
             yield number, result
             if until is not None and time.monotonic() >= until:
@@ -161,13 +167,8 @@ def run_bases(
         for plan in plans:
             yield _run_base(plan, assignment, settings)
         return
-    with multiprocessing.get_context("fork").Pool(jobs, _leave_interrupts_to_parent) as pool:
+    with forked_pool(jobs) as pool:
         yield from pool.imap(partial(_run_base, assignment=assignment, settings=settings), plans)
-
-
-def _leave_interrupts_to_parent() -> None:
-    """Ignore Ctrl-C in a forked process: the terminal sends it to all, and the parent ends the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run_base(plan: Plan, assignment: Assignment, settings: Settings) -> tuple[PlanRun, float]:

@@ -11,7 +11,6 @@ it came to its end and violates no rule of the model.
 """
 
 import hashlib
-import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from conformance.explore.injections import Injection, injections_at
 from conformance.explore.points import ProtocolPoint
 from conformance.explore.sweep import Enumeration, ObservedCell, Plan, ScenePlans, sweep
 from conformance.explore.trial import run_plan
+from conformance.forked_process import forked_pool
 from conformance.history.events import AnyEvent, FaultFired, StepEvent
 from conformance.run.settings import Settings
 
@@ -120,7 +120,7 @@ def _run_singles(
 ) -> Iterator[tuple[int, FirstFault]]:
     """Run each plan in a forked process, `jobs` at a time, and yield its number and what it showed, in order. Blocks."""
     _WORK[:] = [(plans, assignment, settings)]
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    with forked_pool(jobs) as pool:
         for number, first in enumerate(pool.imap(_run_single, range(len(plans)), chunksize=4)):
             # The process returned a copy of the cell; the plan's own one is shared by all of its pairs.
             yield number, replace(first, observed=replace(first.observed, cell=plans[number].cell))

@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from conformance.defects.plan import PlannedTrial
-from conformance.defects.trial import FinishedTrial, judge_finished, prepare_process, run_planned
+from conformance.defects.trial import FinishedTrial, judge_finished, run_planned
+from conformance.forked_process import prepare_process
 from conformance.mutants.instrument import DIFFERS, instrument
 from conformance.mutants.loading import load_instead
 from conformance.mutants.operators import Site

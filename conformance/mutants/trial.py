@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Literal
 
 from conformance.defects.plan import PlannedTrial
-from conformance.defects.trial import Blame, FinishedTrial, judge_finished, prepare_process, run_planned
+from conformance.defects.trial import Blame, FinishedTrial, judge_finished, run_planned
+from conformance.forked_process import prepare_process
 from conformance.history.events import NodeEvent
 from conformance.mutants.loading import load_mutant
 from conformance.mutants.operators import Site

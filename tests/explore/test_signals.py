@@ -1,0 +1,48 @@
+"""A command that is asked to end by SIGTERM, as CI does it, cleans up as after Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("words", "begun"),
+    [
+        (("explore", "--random", "--plans", "5000", "-n", "2", "--out", "found"), "temporary/*/*"),
+        (("defects", "--jobs", "2"), "temporary/*/*"),
+        (("run", "scenarios", "--candidate", "reference", "--run-dir", "run"), "run/cells/*"),
+    ],
+    ids=["explore", "defects", "run"],
+)
+def test_after_sigterm_nothing_is_left_in_the_temporary_directory(
+    words: tuple[str, ...], begun: str, tmp_path: Path
+) -> None:
+    """`begun` is what appears in the test's directory once the command has begun to work."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "conformance", *(str(ROOT / word) if word == "scenarios" else word for word in words)],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        while not any(tmp_path.glob(begun)) and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode != -signal.SIGTERM, said
+    assert "Traceback" not in said
+    assert list(temporary.iterdir()) == []
