@@ -16,7 +16,8 @@ the message as its own, for one of three reasons:
 
 Once a promotion was right, the message is the holder's own: what it transmits of it later is right too, a new shadow copy
 included, whether or not the primary is back. A copy that the holder may have stored without the reply being seen counts as
-well as the stored ones. Servers of 2010 have a rule of their own, by the number of failed heartbeats, judged elsewhere.
+well as the stored ones, and one whose reply a fault may have delayed counts from its final dot as well. Servers of 2010 have a
+rule of their own, by the number of failed heartbeats, judged elsewhere.
 
 `n` is an event's number, `t` its time; times are documented seconds, and `context.slack` is by how much a time may miss a bound.
 `sent` is the transmission that is judged (`n` and `t` are those of its MAIL), `name` the scenario's name of its message, `copy` a
@@ -93,10 +94,11 @@ def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
             first = [copy for copy in copies if right and copy.stored_reply.n < right[0].n]
             left = first if len(first) > promoted else []
             since = right[-1].n if right else -1
-            held = [HeldCopy.from_stored(copy) for copy in copies if copy in left or copy.stored_reply.n > since]
+            kept = [copy for copy in copies if copy in left or copy.stored_reply.n > since]
+            held = [HeldCopy.from_stored(copy) for copy in kept]
             if not held:
                 continue
-            possible = (*held, *_copies_without_reply(context, name, sent))
+            possible = (*held, *_copies_with_late_reply(context, kept), *_copies_without_reply(context, name, sent))
             if any(_may_promote(context, changes, sent, copy) for copy in possible):
                 right.append(sent)
             else:
@@ -139,6 +141,19 @@ def _are_of_same_kind(context: CheckContext, one: Transaction, other: Transactio
     if one.kind == "shadow" or other.kind == "shadow":
         return one.kind == other.kind
     return not context.normalize_addresses(one.recipients).isdisjoint(context.normalize_addresses(other.recipients))
+
+
+def _copies_with_late_reply(context: CheckContext, copies: list[ShadowCopy]) -> list[HeldCopy]:
+    """Return those of the stored copies that may have been stored before their reply was recorded, as held since their final dot.
+
+    That is so where a fault delayed the session: the holder counts from when it stored the copy, and knows nothing of the link.
+    """
+    return [
+        HeldCopy(copy.primary, copy.holder, given.dot_n, given.dot_t, copy.shadow_id)
+        for copy in copies
+        if context.trace.accepted_since(given := copy.transaction) == given.dot_n
+        if given.dot_n is not None and given.dot_t is not None
+    ]
 
 
 def _copies_without_reply(context: CheckContext, name: str, sent: Transaction) -> list[HeldCopy]:
