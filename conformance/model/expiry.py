@@ -53,7 +53,7 @@ class QueuedMessage:
 def expires_in_time(facts: Facts) -> Finding:
     """Check of each message that only met with transient failures that it expires with a report, and not too early.
 
-    A violation is a report that comes too early, an attempt to pass the message on after `_latest_expiry`, and no report by then,
+    A violation is a report that comes too early, an attempt to pass the message on after `latest_expiry`, and no report by then,
     whether or not one comes later. A missing or late report is excused where the server may have been trying to send it
     (`_may_be_reporting`), a late one also by a long session (`_is_kept_waiting`). No report is due for a message with a null
     reverse-path, nor for a recipient with a NOTIFY without FAILURE, such as NEVER (RFC 3461 4.1). A message that a next hop
@@ -68,7 +68,7 @@ def expires_in_time(facts: Facts) -> Finding:
         )
         if not timeouts:
             continue
-        deadline = _latest_expiry(facts, queued, max(timeouts))
+        deadline = latest_expiry(facts, queued.server, queued.handed_n, queued.handed_t, max(timeouts))
         last = queued.tries[-1]
         if last.acceptance is not None and (deadline is None or last.t <= deadline):
             continue
@@ -233,21 +233,18 @@ def _reports_of(facts: Facts, queued: QueuedMessage) -> Iterator[Transaction]:
             yield t
 
 
-def _latest_expiry(facts: Facts, queued: QueuedMessage, timeout: float) -> float | None:
-    """Return the time by which a message must have expired, with its report sent; None where that cannot be said.
+def latest_expiry(facts: Facts, server: str, handed_n: int, handed_t: float, timeout: float) -> float | None:
+    """Return the time by which a message in a server's queue must have expired, with its report sent; None where that is not known.
 
-    The message lives for `timeout` documented seconds since it was handed over, or until the server works again after that; one
-    retry interval and `_PROMPT_S` are added. None is returned where the server does not work until such a time, or lost its queue
-    before it.
+    The message lives for `timeout` documented seconds since it was handed over (event `handed_n` at `handed_t`), or until the server
+    works again after that; one retry interval and `_PROMPT_S` are added. None is returned where the server does not work until such a
+    time, or lost its queue before it.
     """
-    retry = max(
-        facts.parameter_numbers_between(queued.server, "MessageRetryInterval", queued.handed_n, facts.end_n),
-        default=0.0,
-    )
+    retry = max(facts.parameter_numbers_between(server, "MessageRetryInterval", handed_n, facts.end_n), default=0.0)
     room = retry + _PROMPT_S + facts.slack
-    wiped = [e.t for e in facts.node_events.get(queued.server, ()) if e.action == "wiped" and e.n > queued.handed_n]
-    for span in facts.working_spans[queued.server]:
-        deadline = max(queued.handed_t + timeout, span.since_t) + room
+    wiped = [e.t for e in facts.node_events.get(server, ()) if e.action == "wiped" and e.n > handed_n]
+    for span in facts.working_spans[server]:
+        deadline = max(handed_t + timeout, span.since_t) + room
         if span.since_t <= deadline < span.until_t:
             return deadline if deadline < min(wiped, default=math.inf) else None
     return None

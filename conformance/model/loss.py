@@ -8,7 +8,8 @@ must then reach each recipient whose RCPT was accepted (`Attempt.accepted`), wit
 - A report of the failure was delivered to the sender, or none may be made (a null reverse-path, RL-DSN-02).
 - It was given up, and so was its report, or its sender asked for no report of failures (`giving_up`).
 - It was dropped as a duplicate of an indistinguishable message in the mailbox (SR-DUP-01).
-- Every server that had to have it for that recipient lost its queue afterwards (SR-BND-09).
+- Every server that had to have it for that recipient lost its queue afterwards (SR-BND-09), or dropped its shadow copy when that
+  had expired, before it had to promote it (SR-SFN-03).
 
 Where an earlier transmission of it lost its session between the final dot and the reply, the loss is blamed on RL-ACK-03.
 
@@ -19,13 +20,14 @@ is where a server that has it, or must take it, was ended during the wait.
 A server that does not start again with a queue into which it had acknowledged mail has lost that mail as well. `n` is an event's
 number; times are documented seconds. Rulings are those of docs/rulings.md.
 
-The check gets the cell's `context`, with its topology and its recorded history (`context.trace`), and returns a `Finding`:
-occasions to fail, and violations with the events that show them. A `Transaction` is one mail transaction: `n` and `t` are those
-of its MAIL, `dot_n` and `dot_t` those of its final dot (None before it), `acceptance` the first positive final reply or None,
-`message` the scenario's name of the message or None, and `recipients` those that were not refused. Its `kind` is `shadow` (a copy
-that the server is to hold, 2013 and later), `tracked` (2010: mail of which the client keeps the shadow) or `plain`. Of a shadow copy,
-the *primary* is the server that is to pass the message on, the *holder* the one that keeps the copy. A session is *delayed* where a
-fault kept octets, or the connection, back for any time.
+The rule judges one recorded history, `facts`. The `context` is the cell, with its topology and its recorded history
+(`context.trace`). The rule returns a `Finding`: occasions to fail, and violations with the events that show them. A
+`Transaction` is one mail transaction: `n` and `t` are those of its MAIL, `dot_n` and `dot_t` those of its final dot (None
+before it), `acceptance` the first positive final reply or None, `message` the scenario's name of the message or None, and
+`recipients` those that were not refused. Its `kind` is `shadow` (a copy that the server is to hold, 2013 and later), `tracked`
+(2010: mail of which the client keeps the shadow) or `plain`. Of a shadow copy, the *primary* is the server that is to pass the
+message on, the *holder* the one that keeps the copy. A session is *delayed* where a fault kept octets, or the connection, back
+for any time.
 
 Records: an `Attempt` is one transmission of a message by the harness itself; a `Delivered` event is a message that a sink or
 mailbox store took for one recipient from its `giver`; a `NodeEvent` says what happened to a server, such as `ready`, `killed`,
@@ -46,8 +48,10 @@ from conformance.history.events import (
     MessageMade,
     NodeEvent,
 )
+from conformance.model.expired_copies import may_expire_unpromoted
+from conformance.model.facts import Facts
 from conformance.model.giving_up import is_given_up_without_report
-from conformance.model.rules import invariant
+from conformance.model.rules import rule
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, describe_message, format_seconds, format_time
 from conformance.trace.parameters import numeric_parameter_at
@@ -55,14 +59,14 @@ from conformance.trace.sessions import Session, Transaction, parse_path
 from conformance.trace.shadows import ShadowCopy
 
 
-@invariant("nothing-acknowledged-is-lost", "RL-ACK-01", "SR-BND-03", "RL-ACK-03", "SR-E10-17")
-def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
+@rule("RL-ACK-01", "SR-BND-03", "RL-ACK-03", "SR-E10-17", published="nothing-acknowledged-is-lost")
+def nothing_acknowledged_is_lost(facts: Facts) -> Finding:
     """Check that each acknowledged message arrived at each accepted recipient, with the exceptions of the module's docstring.
 
     It checks too that every server starts again on its own queue (`_check_restarts`). A message that did not arrive is undecided,
     and no violation, where the history shows that it may still arrive.
     """
-    finding = Finding("every acknowledged message arrives, or is reported")
+    finding, context = Finding("every acknowledged message arrives, or is reported"), facts.context
     _check_restarts(context, finding)
     drained = context.trace.events_of(Drained)
     for attempt in context.trace.events_of(Attempt):
@@ -78,7 +82,7 @@ def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
             if context.deliveries_of(message.message, recipient):
                 finding.occasions += 1
                 continue
-            if _are_all_queues_lost(context, attempt, recipient):
+            if _are_all_queues_lost(facts, attempt, recipient):
                 continue
             finding.occasions += 1
             if _need_not_arrive(context, message, recipient):
@@ -186,15 +190,16 @@ def _is_answered_by_link(context: CheckContext, attempt: Attempt) -> bool:
     )
 
 
-def _are_all_queues_lost(context: CheckContext, attempt: Attempt, recipient: str) -> bool:
+def _are_all_queues_lost(facts: Facts, attempt: Attempt, recipient: str) -> bool:
     """Return whether every server that had to have the message for a recipient was wiped after it accepted it (SR-BND-09).
 
     A server has to have the message from when it accepted the message or a shadow copy of it. It is free of that once another
     server under test accepted the message from it, unless it keeps a shadow copy of what it sent (2010). A shadow copy does not
-    count if its holder switched shadow redundancy off later, nor once its primary is done with the recipient (`_is_released`).
-    `attempt` is the transmission that was acknowledged.
+    count if its holder switched shadow redundancy off later, nor once its primary is done with the recipient (`_is_released`), nor if
+    it may have expired before (`may_expire_unpromoted`). `attempt` is the transmission that was acknowledged.
     """
-    trace, address = context.trace, context.normalize_address(recipient)
+    context, trace = facts.context, facts.trace
+    address = context.normalize_address(recipient)
     own = [trace.accepted_since(t) for t in trace.transactions_of(attempt.message) if t.session == attempt.session]
     last_accepted: dict[str, int] = {attempt.server: max((n for n in own if n is not None), default=attempt.n)}
     released: list[Transaction] = []
@@ -206,6 +211,8 @@ def _are_all_queues_lost(context: CheckContext, attempt: Attempt, recipient: str
             continue
         # a shadow of 2013 is one for all recipients; in 2010 the holder keeps what it sent, for the recipients it sent it for
         if copy.transaction.kind == "shadow" or address in context.normalize_addresses(copy.transaction.recipients):
+            if may_expire_unpromoted(facts, copy):
+                continue
             stored = trace.accepted_since(copy.transaction) or copy.stored_reply.n
             last_accepted[copy.holder] = max(last_accepted.get(copy.holder, 0), stored)
     handed_on: dict[str, int] = {}

@@ -59,10 +59,7 @@ def late_promotion(facts: Facts) -> Finding:
     """
     finding = Finding("a holder promotes itself when the primary was away for ShadowResubmitTimeSpan")
     for pair in facts.compute_once(shadow_pairs):
-        spans = facts.parameter_numbers_between(pair.holder, "ShadowResubmitTimeSpan", -1, facts.end_n)
-        times = [pair.copies[0].since_t, *(t for t, _ in pair.contacts if t > pair.copies[0].since_t), facts.end_t]
-        absences = [(last, back) for last, back in pairwise(times) if back - last > min(spans, default=back)]
-        for last, back in absences:
+        for last, back in _absences(facts, pair):
             for held in pair.copies:
                 # where an earlier absence was long enough, the holder may have promoted itself with nothing to see
                 is_promoted = any(
@@ -74,6 +71,22 @@ def late_promotion(facts: Facts) -> Finding:
     return finding
 
 
+def _absences(facts: Facts, pair: ShadowPair) -> list[tuple[float, float]]:
+    """Return begin and end of each time without contact that was longer than ShadowResubmitTimeSpan may have been, in order."""
+    spans = facts.parameter_numbers_between(pair.holder, "ShadowResubmitTimeSpan", -1, facts.end_n)
+    times = [pair.copies[0].since_t, *(t for t, _ in pair.contacts if t > pair.copies[0].since_t), facts.end_t]
+    return [(last, back) for last, back in pairwise(times) if back - last > min(spans, default=back)]
+
+
+def promotion_deadlines(facts: Facts, pair: ShadowPair, held: HeldInterval) -> Iterator[float]:
+    """Yield the times by which the holder had to promote a copy, if it still held it then: those of absences and of a new database."""
+    for last, back in _absences(facts, pair):
+        if held.since_t <= last:
+            yield from (deadline for _, _, deadline in _deadlines_in_absence(facts, pair, last, back))
+    if (new_database := _deadline_of_new_database(facts, pair, held)) is not None:
+        yield new_database[1]
+
+
 def _check_absence(
     facts: Facts, finding: Finding, pair: ShadowPair, held: HeldInterval, last: float, back: float
 ) -> None:
@@ -82,16 +95,8 @@ def _check_absence(
     The absence is from time `last` to time `back`. It is an occasion where, within it, the holder works without a break for the
     resubmit time span and a heartbeat, still has to promote the copy then, and the history goes on after that.
     """
-    for working in facts.working_spans[pair.holder]:
-        since = max(last, working.since_t)
-        n = facts.first_event_at(since)
-        end_n = min(facts.first_event_at(back), working.until_n)
-        span = max(
-            facts.parameter_numbers_between(pair.holder, "ShadowResubmitTimeSpan", n, end_n), default=facts.end_t
-        )
-        frequency = max(facts.parameter_numbers_between(pair.holder, "ShadowHeartbeatFrequency", n, end_n), default=0.0)
-        deadline = since + span + frequency + facts.slack
-        if deadline >= min(back, working.until_t) or not _must_promote(facts, held, deadline):
+    for since, span, deadline in _deadlines_in_absence(facts, pair, last, back):
+        if not _must_promote(facts, held, deadline):
             continue
         recording_delay = _recording_delay(facts, held, deadline)
         if deadline + recording_delay >= facts.end_t:
@@ -106,6 +111,26 @@ def _check_absence(
                 f"{pair.holder} held its shadow, and did not pass it on by {format_seconds(deadline)}, though it had no contact "
                 f"with {pair.primary} since {format_seconds(since)}; ShadowResubmitTimeSpan is {format_seconds(span)}",
             )
+
+
+def _deadlines_in_absence(
+    facts: Facts, pair: ShadowPair, last: float, back: float
+) -> Iterator[tuple[float, float, float]]:
+    """Yield the deadline that each time in which the holder works sets within an absence, from time `last` to time `back`.
+
+    A tuple has since when the absence counts, ShadowResubmitTimeSpan, and the deadline.
+    """
+    for working in facts.working_spans[pair.holder]:
+        since = max(last, working.since_t)
+        n = facts.first_event_at(since)
+        end_n = min(facts.first_event_at(back), working.until_n)
+        span = max(
+            facts.parameter_numbers_between(pair.holder, "ShadowResubmitTimeSpan", n, end_n), default=facts.end_t
+        )
+        frequency = max(facts.parameter_numbers_between(pair.holder, "ShadowHeartbeatFrequency", n, end_n), default=0.0)
+        deadline = since + span + frequency + facts.slack
+        if deadline < min(back, working.until_t):
+            yield since, span, deadline
 
 
 def _add_copy_violation(

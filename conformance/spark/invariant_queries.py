@@ -32,9 +32,15 @@ WITH servers_at_last AS (
   SELECT c.cell_id, c.mode, c.key, c.primary, c.holder, c.recipients, c.begun_n,
          if(l.session IS NULL, c.stored_n, c.begun_n) AS stored_n
   FROM shadow_copies c LEFT JOIN late_sessions l ON l.cell_id = c.cell_id AND l.session = c.session
-  LEFT JOIN (SELECT cell_id, server, max(n) AS n FROM parameter_changes WHERE enabled = 'false' GROUP BY cell_id, server) f
+  JOIN conditions d ON d.cell_id = c.cell_id JOIN topologies tp ON tp.topology_id = d.topology_id
+  LEFT JOIN (SELECT cell_id, server, max(n) FILTER (WHERE enabled = 'false') AS n,
+                    bool_or(hold IS NOT NULL OR lifetime IS NOT NULL OR span IS NOT NULL) AS is_retimed
+             FROM parameter_changes GROUP BY cell_id, server) f
     ON f.cell_id = c.cell_id AND f.server = c.holder
   WHERE coalesce(f.n, 0) <= c.stored_n
+    AND (c.mode <> 'shadow' OR NOT coalesce(f.is_retimed, false)
+      AND coalesce(CAST(element_at(tp.servers, c.holder).hold AS DOUBLE) + CAST(element_at(tp.servers, c.holder).lifetime AS DOUBLE)
+                   > CAST(element_at(tp.servers, c.holder).span AS DOUBLE), true))
 ), copies_for_recipients AS (
   SELECT cell_id, key, primary, holder, begun_n, stored_n, explode(recipients) AS recipient FROM kept_copies WHERE mode = 'tracked'
   UNION ALL SELECT c.cell_id, c.key, c.primary, c.holder, c.begun_n, c.stored_n, explode(m.recipients)
@@ -122,7 +128,9 @@ A message that was acknowledged only in sessions in which a fault made the link 
 Not judged:
 
 - a message that every server that held it for the recipient handed on, or lost with its queue, afterwards (SR-BND-09); a copy does
-  not count as held if redundancy was switched off at its holder later (ruling 37), or if its primary passed the message on. Where a
+  not count as held if redundancy was switched off at its holder later (ruling 37), or if its primary passed the message on; nor
+  if it may expire before its holder promotes it (SR-SFN-03), which is so where SafetyNetHoldTime and MessageExpirationTimeout
+  together are no longer than ShadowResubmitTimeSpan, or one of the three was changed at the holder. Where a
   link may have kept a reply, the dot counts;
 - a history in which some server was killed or stopped, and not started again;
 - a transport that may still deliver: it did not become quiet, and either the drain waited for less than two retry intervals of the

@@ -25,6 +25,9 @@ PARAMETERS = {
     "near_tries": "MaxRetriesForLocalSiteShadow",
     "retry": "MessageRetryInterval",
     "tracked": "DuplicateTrackingWindow",
+    "hold": "SafetyNetHoldTime",
+    "lifetime": "MessageExpirationTimeout",
+    "span": "ShadowResubmitTimeSpan",
 }
 """Field of a server in `TOPOLOGY_SCHEMA` -> transport parameter, of those that queries use; the values are texts."""
 
