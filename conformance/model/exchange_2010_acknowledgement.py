@@ -163,7 +163,8 @@ def _find_done_recipients(facts: Facts, sent: Transaction, before_n: int, end_t:
     A message may be refused as a whole, in reply to MAIL. A recipient about whom the server made a report counts as refused. A
     mailbox that has the same message already needs no other. Of a session after STARTTLS nothing is seen, so all recipients may be
     done. Where a fault altered what was said to a next hop, all recipients behind it may have been refused. In a session with a
-    fault the reply may have come late: then the time is `end_t`, that of event `before_n`.
+    fault the reply may have come late, and of what another server delivered this one need not know: then the time is `end_t`, that
+    of event `before_n`, if no other reply came sooner.
     """
     assert sent.message is not None
     assert sent.dot_t is not None
@@ -181,9 +182,10 @@ def _find_done_recipients(facts: Facts, sent: Transaction, before_n: int, end_t:
     for name in facts.trace.indistinguishable_messages(message):
         for delivery in facts.trace.deliveries_of(name):
             if delivery.n < before_n and normalize(delivery.recipient) in facts.context.mailboxes:
-                # A slowed reply may reach the server at any time up to the end.
-                slowed = facts.is_disturbed(delivery.session)
-                done.setdefault(normalize(delivery.recipient), end_t if slowed else max(delivery.t, sent.dot_t))
+                # A slowed reply may reach the server at any time up to the end. Behind a next hop, which may take longer to reply
+                # than to deliver, the server sees nothing.
+                is_late = delivery.giver != sent.server or facts.is_disturbed(delivery.session)
+                done.setdefault(normalize(delivery.recipient), end_t if is_late else max(delivery.t, sent.dot_t))
     for session in facts.starttls_sessions:
         if session.client == sent.server and session.n < before_n:
             # one that was opened for an earlier message may be kept for this one (ruling 25)
@@ -196,8 +198,9 @@ def _find_done_recipients(facts: Facts, sent: Transaction, before_n: int, end_t:
             done = dict.fromkeys(normalize_all(onward.digest.failed or sent.recipients), onward.t) | done
         for reply in onward.replies if onward.message == sent.message else ():
             if reply.n < before_n and reply.code // 100 != 4:
-                for recipient in (reply.recipient,) if reply.recipient else onward.recipients:
-                    done.setdefault(normalize(recipient), end_t if slowed else reply.t)
+                heard_t = end_t if slowed else reply.t
+                for recipient in normalize_all((reply.recipient,) if reply.recipient else onward.recipients):
+                    done[recipient] = min(done.get(recipient, heard_t), heard_t)
     altered = _hops_with_altered_session(facts, sent.server, sent.n, before_n)
     unclear = {r for r in normalize_all(sent.recipients) if altered & possible_hops(facts, sent.server, r)}
     return dict.fromkeys(unclear, end_t) | done
