@@ -17,12 +17,15 @@ describes. Functions that take a `finding` add to it. `row` is a requirement's i
 begin.
 """
 
-from conformance.history.events import FaultArmed, Reply
+from collections.abc import Mapping
+
+from conformance.history.events import FaultArmed, FaultFired, Reply
 from conformance.model.facts import Facts, operation_name
 from conformance.model.preference import PermittedAttempts, blamed_row, permitted_attempts, possible_holders
 from conformance.model.redundancy import count_attempts, is_from_outside, was_any_holder_silent
 from conformance.model.rules import rule
 from conformance.trace.context import is_relay_only
+from conformance.trace.dials import find_dials
 from conformance.trace.finding import Finding, format_seconds, format_times
 from conformance.trace.sessions import Session, Transaction
 
@@ -41,8 +44,8 @@ _OTHER_TROUBLE = frozenset({421, 452, 552})
 def nothing_while_disabled(facts: Facts) -> Finding:
     """Check that a server whose redundancy is off offers, says and grants no shadow verb, and answers without delay.
 
-    Verbs are judged in sessions that began while it was off, delays for messages that the server was given and answered while it
-    was off; neither while a change is under way. Delays are not judged where the disk or the session met a fault. A relay without shadow redundancy is not judged.
+    Verbs are judged in sessions that surely began while it was off, delays for messages that the server was given and answered while
+    it was off; neither while a change is under way. Delays are not judged where the disk or the session met a fault. A relay without shadow redundancy is not judged.
     """
     finding = Finding("no shadow verb and no delay with ShadowRedundancyEnabled false")
     disabled = {name for name in facts.topology.by_name if _may_be_off(facts, name)}
@@ -85,9 +88,10 @@ def _check_shadow_verbs_said(facts: Facts, finding: Finding, session: Session) -
 
     A session without mail has no other purpose than shadow redundancy if it is with the transport listener of a server that could
     hold the client's copies, was closed and not disturbed, has no shadow verb (which is a violation of its own), and the client
-    was never given a copy to hold itself. Each command said meanwhile is an occasion. Nothing is judged in a session that began
-    while redundancy was on.
+    was never given a copy to hold itself. Each command said meanwhile is an occasion. Nothing is judged in a session that the client
+    may have dialled while redundancy was on.
     """
+    begun_n = _earliest_dial(facts, session)
     is_holder = not facts.is_2010(session.client) and session.server in possible_holders(
         facts, session.client, session.n
     )
@@ -95,7 +99,7 @@ def _check_shadow_verbs_said(facts: Facts, finding: Finding, session: Session) -
         is_holder and session.listener == "transport" and session.keywords is not None and not session.transactions
         and session.closed is not None and not facts.is_disturbed(session.name)
         and not facts.copy_transactions_by_holder.get(session.client)
-        and _is_off_between(facts, session.client, session.n, session.n)
+        and _is_off_between(facts, session.client, begun_n, session.n)
         and not any(operation_name(exchange) in _SHADOW_OPERATIONS for exchange in session.exchanges)
     ):  # fmt: skip
         finding.occasions += 1
@@ -105,13 +109,39 @@ def _check_shadow_verbs_said(facts: Facts, finding: Finding, session: Session) -
         )
     for exchange in session.exchanges:
         command = exchange.command
-        if not _is_off_between(facts, session.client, session.n, command.n):
+        if not _is_off_between(facts, session.client, begun_n, command.n):
             continue
         finding.occasions += 1
         if operation_name(exchange) in _SHADOW_OPERATIONS:
             finding.add_violation(
                 f"{session.client} said {command.verb} to {session.server} (session {session.name})", command.n
             )
+
+
+def _earliest_dial(facts: Facts, session: Session) -> int:
+    """Return the number of the first event behind which the client may have dialled for a session that it opened.
+
+    A connection is recorded once it is there, and the client dialled before: when a fault held its dial back, else at the same
+    moment, at which recording order is not exact. It did not dial before it was given the message that it sent first; or, where it
+    sent none and holds no copy to ask about, the first of those that it had not answered yet, if there are any.
+    """
+    dialled = facts.compute_once(_dials_by_end).get(session.n, session)
+    moment_n = facts.first_event_at(dialled.t - facts.slack)
+    sent = session.transactions[0] if session.transactions else None
+    if facts.copy_transactions_by_holder.get(session.client) if sent is None else sent.message is None:
+        return moment_n
+    reasons = [
+        given.n
+        for given in facts.transactions_by_server.get(session.client, ())
+        if given.n < session.n
+        and (given.message == sent.message if sent else not given.replies or given.replies[0].n > session.n)
+    ]
+    return max(moment_n, min(reasons, default=moment_n))
+
+
+def _dials_by_end(facts: Facts) -> Mapping[int, FaultFired]:
+    """Return the faults that held dials back, each by the number of the event with which the dial ended."""
+    return find_dials(facts.trace).ended
 
 
 def _check_shadow_verbs_offered(facts: Facts, finding: Finding, session: Session) -> None:
