@@ -107,7 +107,6 @@ class RestartSendsToAllAgain(Delivery):
     "restart-drops-old-mail",
     breaks="SR-OUT-03",
     slot="delivery",
-    needs_expectation="the message arrives from its shadow server, and a server need not send what has arrived",
 )
 class RestartDropsOldMail(Delivery):
     """At a start drops queued messages that are older than ShadowResubmitTimeSpan, as their shadow servers will have sent them."""
