@@ -16,6 +16,7 @@ CALLED_FROM_OUTSIDE = {
     "_leave_out_ignored": "pydantic calls it",
     "_leave_out_what_is_wrong": "pydantic calls it",
     "_set_other_defaults": "pydantic calls it",
+    "_with_parameters": "pydantic calls it",
     "__getattr__": "the language calls it",
     "config": "other components read it from the host",
     "transport": "other components read it from the host",

@@ -67,6 +67,7 @@ PROPERTIES: dict[str, Callable[[bytes], bool]] = {
     "dots": lambda content: b"\r\n.\r\n..\r\n...\r\n" in content and content.endswith(b"\r\n.\r\n"),
     "eight-bit": lambda content: any(octet > 127 for octet in body_of(content)),
     "long-lines": lambda content: sorted(map(len, body_of(content).split(b"\r\n")))[-3:] == [998] * 3,
+    "many-dots": lambda content: content.count(b"\r\n.") > 30_000,
     "long-header": lambda content: len(content.partition(b"\r\n\r\n")[0]) > 100_000,
     "multipart": lambda content: len(list(message_from_bytes(content).walk())) > 2,
 }
