@@ -98,7 +98,7 @@ WITH servers_at_last AS (
   SELECT cell_id, session, min(n) AS n FROM single_events
   WHERE kind = 'incident' AND mode = 'fault-fired' AND action = 'answer' GROUP BY cell_id, session
 )
-SELECT a.cell_id, min(a.acknowledged_n) AS n,
+SELECT /*+ SHUFFLE_HASH(w) */ a.cell_id, min(a.acknowledged_n) AS n,
        CASE WHEN count(d.key) > 0 OR count(w.n) = count(*) THEN false
             WHEN bool_or(size(r.failed) = 0 AND r.action = 'failed' OR array_contains(r.failed, a.recipient)) THEN false
             WHEN any_value(a.sender) = '' AND count(rf.recipient) > 0 THEN false
@@ -109,6 +109,7 @@ SELECT a.cell_id, min(a.acknowledged_n) AS n,
               OR any_value(c.waited) >= 2 * any_value(a.server_retry)
                 AND coalesce(any_value(b.last_failure_t) < any_value(c.half_wait_t), true) THEN true END AS bad
 FROM acknowledgements a JOIN conditions c ON c.cell_id = a.cell_id
+LEFT JOIN forged w ON w.cell_id = a.cell_id AND w.session = a.session AND w.n < a.attempt_n
 LEFT JOIN obstacles b ON b.cell_id = a.cell_id
 LEFT JOIN reasons y ON y.cell_id = a.cell_id AND y.key = a.key AND y.recipient = a.recipient
 LEFT JOIN (SELECT DISTINCT cell_id, key, recipient, date FROM deliveries) d
@@ -118,7 +119,6 @@ LEFT JOIN (SELECT cell_id, about, recipient, action, failed FROM deliveries WHER
 LEFT JOIN (SELECT DISTINCT cell_id, key, explode(refused) AS recipient FROM mail_transactions
            WHERE key IS NOT NULL OR sender = '' AND NOT from_outside AND NOT spoken) rf
   ON rf.cell_id = a.cell_id AND coalesce(rf.key, a.key) = a.key AND rf.recipient = a.recipient
-LEFT JOIN forged w ON w.cell_id = a.cell_id AND w.session = a.session AND w.n < a.attempt_n
 GROUP BY a.cell_id, a.message, a.recipient
 """
 """RL-ACK-01: each acknowledged recipient got the message, or its sender got a failure report.
