@@ -21,14 +21,7 @@ from conformance.explore.shrink import MAX_RUNS, shrink
 from conformance.explore.sometimes import SOMETIMES
 from conformance.explore.states import Coverage, coverage
 from conformance.explore.sweep import Plan
-from conformance.explore.trial import (
-    Observation,
-    PlanResult,
-    PlanRun,
-    Violation,
-    observe,
-    run_plan,
-)
+from conformance.explore.trial import Observation, PlanResult, PlanRun, Violation, observe, run_plan
 from conformance.forked_process import forked_pool
 from conformance.run.settings import Settings
 

@@ -38,7 +38,7 @@ def test_after_sigterm_nothing_is_left_in_the_temporary_directory(
     )
     try:
         while not any(tmp_path.glob(begun)) and process.poll() is None:
-            time.sleep(0.05)
+            time.sleep(0.05)  # the files are those of other processes, which send no event
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=60)
     finally:

@@ -9,6 +9,7 @@ is what the class that it inherits from does; `self.host` has the other componen
 """
 
 from dataclasses import replace
+from typing import ClassVar
 
 from conformance.reference.config import Address
 from conformance.reference.defects.defect import defect
@@ -101,19 +102,17 @@ class GivesUpOnUnlistedCodes(AltersReplies):
         }
 
 
-@defect("takes-one-lmtp-reply-for-all", breaks="RL-LMT-01", slot="outbound")
-class TakesOneReplyForAll(Outbound):
-    """Takes the first reply of an LMTP server to the final dot for that of all recipients."""
+class OtherLmtpSessions(Outbound):
+    """Base class of defects that make a mistake in their sessions by LMTP; those by SMTP are the correct ones."""
+
+    lmtp_sessions: ClassVar[type[LmtpDialogue]]
 
     def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
-        """Return a session with a server of a next hop, not connected yet; one by LMTP takes its first reply to a content for that to all.
-
-        A session by SMTP is the correct one.
-        """
+        """Return a session with a server of a next hop, not connected yet; one by LMTP is of the class `lmtp_sessions`."""
         dialogue = super().new_dialogue(hop, server, dial)
         if not isinstance(dialogue, LmtpDialogue):
             return dialogue
-        return _OneReply(dialogue.address, dialogue.own_name, dialogue.idle_timeout)
+        return self.lmtp_sessions(dialogue.address, dialogue.own_name, dialogue.idle_timeout)
 
 
 class _OneReply(LmtpDialogue):
@@ -125,6 +124,13 @@ class _OneReply(LmtpDialogue):
         The other replies stay unread: those that have come by the next command are dropped.
         """
         return await super().send_content(content, 1) * recipients
+
+
+@defect("takes-one-lmtp-reply-for-all", breaks="RL-LMT-01", slot="outbound")
+class TakesOneReplyForAll(OtherLmtpSessions):
+    """Takes the first reply of an LMTP server to the final dot for that of all recipients."""
+
+    lmtp_sessions = _OneReply
 
 
 @defect("one-mailbox-answers-for-all", breaks="RL-LMT-01", slot="store")
@@ -143,18 +149,6 @@ class OneMailboxAnswersForAll(MailboxStore):
         return accepted.get(content, reply)
 
 
-@defect("forgets-replies-with-the-session", breaks="RL-RCP-01", slot="outbound")
-class ForgetsRepliesWithTheSession(Outbound):
-    """Forgets the replies that an LMTP server gave for some recipients when the session is lost before the others."""
-
-    def new_dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
-        """Return a session with a server of a next hop, not connected yet; one by LMTP is lost with all of its replies."""
-        dialogue = super().new_dialogue(hop, server, dial)
-        if not isinstance(dialogue, LmtpDialogue):
-            return dialogue
-        return _AllReplies(dialogue.address, dialogue.own_name, dialogue.idle_timeout)
-
-
 class _AllReplies(LmtpDialogue):
     """A session that has all replies to a content or none."""
 
@@ -164,3 +158,10 @@ class _AllReplies(LmtpDialogue):
         if NO_REPLY in replies:
             raise SessionLost("before the last reply")
         return replies
+
+
+@defect("forgets-replies-with-the-session", breaks="RL-RCP-01", slot="outbound")
+class ForgetsRepliesWithTheSession(OtherLmtpSessions):
+    """Forgets the replies that an LMTP server gave for some recipients when the session is lost before the others."""
+
+    lmtp_sessions = _AllReplies

@@ -121,9 +121,9 @@ class RetriesWhatItRedirected(Delivery):
         self._retry()
 
 
-@defect("counts-what-others-are-to-be-told", breaks="SR-WIR-04", slot="discards")
-class CountsWhatOthersAreToBeTold(Discards):
-    """In the answer to XQDISCARD, counts the notifications for all servers where the asking one has more than are told now."""
+@defect("counts-what-others-get", breaks="SR-WIR-04", slot="discards")
+class CountsWhatOthersGet(Discards):
+    """In the answer to XQDISCARD, counts the notifications for all servers if the asking one has more than the answer names."""
 
     def oldest_for_server(
         self, server: str, limit: int, excluded: Collection[int] = ()

@@ -121,12 +121,16 @@ class Configure(Action):
     node: ServersOrAll
     transport: dict[str, Parameter] = Field({}, json_schema_extra=editor_schema())
     listeners: dict[Literal["frontend", "transport", "delivery"], dict[str, Parameter]] = Field({})
-    rights: tuple[ChangedRights, ...] = ()
+    rights: tuple[ChangedRights, ...] = Field(
+        (), description="of peers on the connectors of the nodes: `{peer: mbx2, send-xshadow: no}`, or `accept-xshadow`"
+    )
     site_links: tuple[NewSiteLink, ...] | None = Field(
-        None, alias="site-links", description="the links between sites from now on; leave it out to keep them"
+        None,
+        alias="site-links",
+        description="all links between sites from now on, `{between: [London, Paris], cost: 10}`; default: as before",
     )
     hub_sites: tuple[Site, ...] | None = Field(
-        None, alias="hub-sites", description="the hub sites from now on; leave it out to keep them"
+        None, alias="hub-sites", description="all hub sites from now on; default: as before"
     )
     unknown: dict[str, Parameter] = Field(
         {}, description="top-level keys that do not exist, or with wrong values: a node must refuse them"
