@@ -23,12 +23,31 @@ def drain_bound(topology: Topology, steps: tuple[Step, ...]) -> float:
 
     That is twice the longest way to a delivery: the loss of a message is decided by what the second half shows.
     """
+    return 2 * max(_longest_way(settings) for settings in _settings_of_servers(topology, steps))
+
+
+def most_queries(topology: Topology, steps: tuple[Step, ...]) -> float:
+    """Return how often a server may ask another for discard notifications in a drain that lasts as long as it may.
+
+    A shadow server asks in each ShadowHeartbeatFrequency, and before it takes over what it holds, so in each ShadowResubmitTimeSpan.
+    """
+    shortest = min(
+        min(_values(settings, "ShadowHeartbeatFrequency") + _values(settings, "ShadowResubmitTimeSpan"))
+        for settings in _settings_of_servers(topology, steps)
+    )
+    return drain_bound(topology, steps) / shortest
+
+
+def _settings_of_servers(topology: Topology, steps: tuple[Step, ...]) -> list[list[Mapping[str, JsonValue]]]:
+    """Return for each server its parameters at the start, and what replaces some of them later."""
     # A change counts for every server, also where the step names others, so the bound may be longer than needed.
     changes = [step.action.transport for step in flattened(steps) if isinstance(step.action, Configure)]
-    return 2 * max(
-        _longest_way([effective_parameters(topology.transport, server.transport), *changes])
-        for server in topology.servers
-    )
+    return [[effective_parameters(topology.transport, server.transport), *changes] for server in topology.servers]
+
+
+def _values(settings: Sequence[Mapping[str, JsonValue]], name: str) -> list[float]:
+    """Return all values that a numeric parameter has in these settings."""
+    return [value for one in settings if isinstance(value := one.get(name), int | float)]
 
 
 def _longest_way(settings: Sequence[Mapping[str, JsonValue]]) -> float:
@@ -40,8 +59,7 @@ def _longest_way(settings: Sequence[Mapping[str, JsonValue]]) -> float:
 
     def seconds(name: str) -> float:
         """Return the largest value of a numeric parameter."""
-        values = [value for one in settings if isinstance(value := one.get(name), int | float)]
-        return max(values)
+        return max(_values(settings, name))
 
     takeover = seconds("ShadowResubmitTimeSpan") + 2 * seconds("ShadowHeartbeatFrequency")
     takeover_2010 = seconds("ShadowHeartbeatTimeoutInterval") * (seconds("ShadowHeartbeatRetryCount") + 1)

@@ -14,13 +14,13 @@ from typing import overload
 from conformance.candidates.assignment import Assignment
 from conformance.explore import grammar
 from conformance.explore.aiming import Aim, Disturbance, insert
-from conformance.explore.peace import drain_bound
+from conformance.explore.peace import drain_bound, most_queries
 from conformance.explore.scenes import Scene, draw_scene, draw_weighted
-from conformance.explore.sweep import Plan, numbered
+from conformance.explore.sweep import Plan, as_step, numbered
 from conformance.explore.trial import PlanRun, RecordedPlan, judge_plan, record_plan
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.action import ACTIONS, Action, Step
+from conformance.scenarios.steps.action import Action, Step
 from conformance.scenarios.steps.timing import Advance
 
 REQUIREMENT = "RL-ACK-01"
@@ -90,7 +90,7 @@ class _Drawing:
         """Draw the scene of the plan with this name, without running it."""
         self._name, self._rng, self._bias = name, rng, bias
         self._assignment, self._settings = assignment, settings
-        self._scene = draw_scene(self._rng, bias)
+        self._scene = draw_affordable_scene(self._rng, bias)
 
     def record(self) -> RecordedPlan:
         """Draw the plan, run it, and return its history. Blocks for two to four runs.
@@ -127,6 +127,14 @@ class _Drawing:
         return record_plan(
             Plan(name=self._name, cell=_cell(self._scene, actions), faults=names), self._assignment, self._settings
         )
+
+
+def draw_affordable_scene(rng: random.Random, bias: grammar.Bias) -> Scene:
+    """Return a scene in which no server may ask more often than `grammar.MOST_QUERIES`; others are drawn anew."""
+    while True:
+        scene = draw_scene(rng, bias)
+        if most_queries(scene.topology, _steps(_with_pauses(scene))) <= grammar.MOST_QUERIES:
+            return scene
 
 
 def _without(actions: Sequence[Action], faults: Sequence[Disturbance]) -> list[Action]:
@@ -168,9 +176,14 @@ def _with_pauses(scene: Scene) -> list[Action]:
     return [*found, Advance(by=scene.end - now)]
 
 
+def _steps(actions: Sequence[Action]) -> tuple[Step, ...]:
+    """Return these actions as the steps of a cell."""
+    return numbered([as_step(action) for action in actions])
+
+
 def _cell(scene: Scene, actions: Sequence[Action]) -> Cell:
     """Return a cell of a scene's topology with these actions as its steps, and a drain as long as its parameters need."""
-    steps = numbered([Step(path="0", line=1, verb=ACTIONS.name_of(type(a)), action=a) for a in actions])
+    steps = _steps(actions)
     cell = Cell(
         scenario="random-plan",
         title="A random plan",

@@ -205,8 +205,7 @@ def _kept(steps: Sequence[Step]) -> Iterator[Step]:
 
 def as_step(action: Action) -> Step:
     """Return an action as a step, which gets its path from `numbered`."""
-    verb = next(verb for verb, kind in ACTIONS.items() if kind is type(action))
-    return Step(path="0", line=1, verb=verb, action=action)
+    return Step(path="0", line=1, verb=ACTIONS.name_of(type(action)), action=action)
 
 
 def numbered(steps: Sequence[Step], prefix: str = "") -> tuple[Step, ...]:

@@ -1,16 +1,35 @@
 """The drain of a random plan lasts long enough for each combination of its parameters."""
 
-from conformance.explore.peace import drain_bound
+import random
+from collections.abc import Mapping
+
+import pytest
+
+from conformance.explore.grammar import MOST_QUERIES, Bias
+from conformance.explore.peace import drain_bound, most_queries
+from conformance.explore.random_plans import draw_affordable_scene
+from conformance.explore.scenes import Scene, draw_scene
 from conformance.explore.sweep import as_step
+from conformance.scenarios.steps.action import Step
 from conformance.scenarios.steps.nodes import Configure
 from conformance.topology import Topology
 
+TOPOLOGY = Topology.model_validate({"name": "one", "servers": [{"name": "mbx1", "site": "NewYork"}]})
 
-def bound(*changes: dict[str, object]) -> float:
+
+def bound(*changes: Mapping[str, object]) -> float:
     """Return the bound of a plan that changes parameters one after the other."""
-    topology = Topology.model_validate({"name": "one", "servers": [{"name": "mbx1", "site": "NewYork"}]})
-    steps = (as_step(Configure.model_validate({"node": "mbx1", "transport": transport})) for transport in changes)
-    return drain_bound(topology, tuple(steps))
+    return drain_bound(TOPOLOGY, steps_of(*changes))
+
+
+def steps_of(*changes: Mapping[str, object]) -> tuple[Step, ...]:
+    """Return steps that change parameters one after the other."""
+    return tuple(as_step(Configure.model_validate({"node": "mbx1", "transport": transport})) for transport in changes)
+
+
+def queries_in(scene: Scene) -> float:
+    """Return how often a server may ask another in the drain of a plan of this scene."""
+    return most_queries(scene.topology, tuple(as_step(action) for _, action in scene.actions))
 
 
 def test_changes_of_several_steps_count_together() -> None:
@@ -27,3 +46,24 @@ def test_changes_of_several_steps_count_together() -> None:
     assert more == bound(span, heartbeat) - bound(span) + bound(span, retry) - bound(span)
     assert bound(span, heartbeat) > bound(span) > bound()
     assert bound(span, retry) > bound(span)
+
+
+@pytest.mark.parametrize("name", ["ShadowHeartbeatFrequency", "ShadowResubmitTimeSpan"])
+def test_the_shortest_interval_that_ever_holds_decides_how_often_a_server_may_ask(name: str) -> None:
+    short, long = {name: "7s"}, {name: "9d"}
+    for changes in ([short], [short, long], [long, short]):
+        assert most_queries(TOPOLOGY, steps_of(*changes)) == bound(*changes) / 7
+    assert most_queries(TOPOLOGY, ()) == bound() / 120
+
+
+def test_scenes_in_which_a_server_may_ask_too_often_are_drawn_anew_and_the_others_kept() -> None:
+    replaced = 0
+    for number in range(100):
+        first = draw_scene(random.Random(number), Bias())
+        scene = draw_affordable_scene(random.Random(number), Bias())
+        assert queries_in(scene) <= MOST_QUERIES
+        if queries_in(first) <= MOST_QUERIES:
+            assert scene == first
+        else:
+            replaced += 1
+    assert replaced, "no scene of these seeds had to be drawn anew"
