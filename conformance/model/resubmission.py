@@ -21,6 +21,7 @@ from conformance.history.events import CommandRun, StepEvent
 from conformance.model.facts import Facts
 from conformance.model.processing import COMMIT_TIME_S, processing_of, was_queue_wiped
 from conformance.model.rules import rule
+from conformance.model.shadow_pairs import shadow_pairs
 from conformance.trace.finding import Finding, format_seconds
 
 _RESUBMISSION_TIME_S = 300.0
@@ -50,7 +51,7 @@ def _check_sent_again(facts: Facts, finding: Finding, server: str, name: str, as
     """Add a violation where a server sent one message again without a request, or did not send it in spite of its requests `asked`.
 
     There is at most one of each kind for a recipient. Not judged: a message that the server promoted or took without a final
-    reply, and histories with another command, such as a redirection.
+    reply, what it may have sent as a promoted copy, and histories with another command, such as a redirection.
     """
     processing = processing_of(facts, server, name)
     message = facts.trace.messages[name]
@@ -71,7 +72,11 @@ def _check_sent_again(facts: Facts, finding: Finding, server: str, name: str, as
             to_2010 = facts.is_tested_server(next_hop) and facts.is_2010(next_hop)
             crossed = box is None or facts.topology.boundary(box.server) != facts.topology.boundary(server)
             requests = 0 if to_2010 or box is None or crossed else _count_requests(facts, asked, box.database, n)
-            if number > requests * times and any(_first_known_n(facts, request) < n for request in asked):
+            if (
+                number > requests * times
+                and any(_first_known_n(facts, request) < n for request in asked)
+                and not _may_be_promotion(facts, server, name, n, t)
+            ):
                 finding.add_message_violation(
                     message,
                     f"{server} had passed it on to {recipient} by {format_seconds(taken[times - 1][1])}, and sent it again to "
@@ -105,6 +110,23 @@ def _check_sent_again(facts: Facts, finding: Finding, server: str, name: str, as
                     last[0],
                 )
                 break
+
+
+def _may_be_promotion(facts: Facts, server: str, name: str, n: int, t: float) -> bool:
+    """Return whether what a server passed on by event `n` at `t` may be a copy of the message that it held for an absent primary.
+
+    The server may be the next hop of a message of which it holds the shadow copy. What is counted as promoted elsewhere leaves out
+    what a server passes on after a restart, since it may have forgotten that it had passed the message on before.
+    """
+    for pair in facts.compute_once(shadow_pairs):
+        for held in pair.copies:
+            if pair.holder != server or held.copy.transaction.message != name or held.since_n > n:
+                continue
+            database = pair.database_of(held)
+            is_new = any(held.since_n < seen.n < n and seen.database != database for seen in pair.databases)
+            if is_new or any(since_t < t for _, since_t, _ in pair.absences):
+                return True
+    return False
 
 
 def _first_known_n(facts: Facts, request: CommandRun) -> int:
