@@ -139,7 +139,6 @@ def aggregate(
             directories = find_directories(runs)
             named, explored = read_headers(directories.runs), read_explorations(directories.explorations)
             catalog = warehouse.load_catalog(layout_hash()).with_explorations(explored.explorations)
-            warehouse.save_catalog(catalog)
             added = {
                 name: run for name, run in named.runs.items() if not _has_same_content(run, catalog.runs.get(name))
             }
@@ -156,6 +155,8 @@ def aggregate(
             from conformance.spark.session import connect_session
 
             with connect_session(prepared, progress.note) as session:
+                warehouse.remove_outdated(catalog)  # not before, since there may be no connection
+                warehouse.save_catalog(catalog)
                 catalog, tables = _add_runs(session, layer_files, catalog, warehouse, progress)
                 with progress.stage("comparing runs, writing tables", session.sparkContext):
                     exported = worker.submit(_export_tables, tables, out, files)  # Python writes while Spark compares
@@ -208,7 +209,7 @@ def _naming_damage(runs: Sequence[Path], warehouse: Warehouse) -> Iterator[None]
 def layout_hash() -> str:
     """Return the hash of all schemas, queries and code that the warehouse's rows depend on.
 
-    A warehouse with another hash is discarded (`Warehouse.load_catalog`).
+    A warehouse with another hash is deleted (`Warehouse.remove_outdated`).
     """
     tables = [(table.name, table.query, str(table.schema)) for table in PER_RUN_TABLES]
     return sha256_of_json(

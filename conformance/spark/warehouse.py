@@ -83,9 +83,9 @@ class Warehouse:
     def load_catalog(self, layout: str) -> Catalog:
         """Return the catalog; an empty one where there is none.
 
-        `layout` is the hash of the program's present schemas and queries, which an empty catalog gets. A warehouse of an older
-        version or another hash is deleted first, with all its files, and the catalog is then empty. Raises SchemaTooNew for one
-        of a later version, RunDirectoryError for a damaged catalog.
+        `layout` is the hash of the program's present schemas and queries, which an empty catalog gets. For a warehouse of an older
+        version or another hash the catalog is empty too; `remove_outdated` deletes its files. Raises SchemaTooNew for one of a
+        later version, RunDirectoryError for a damaged catalog.
         """
         if self.catalog_file.is_file():
             octets = read_regular(self.catalog_file)
@@ -103,8 +103,23 @@ class Warehouse:
                     return Catalog.model_validate_json(octets)
                 except ValidationError as error:
                     raise self._damage_error(self.catalog_file) from error
-            shutil.rmtree(self.path)
         return Catalog(layout=layout)
+
+    def remove_outdated(self, catalog: Catalog) -> None:
+        """Delete all files of the warehouse but those in `build_folder`, if it has another version or layout than `catalog`.
+
+        `catalog` is what `load_catalog` returned. An interrupted deletion is completed by the next call, since the file that
+        shows that the warehouse is outdated is deleted last.
+        """
+        if not self.catalog_file.is_file():
+            return
+        head = _CatalogHead.model_validate_json(read_regular(self.catalog_file))
+        if (head.version, head.layout) == (VERSION, catalog.layout):
+            return
+        for entry in self.path.iterdir():
+            if entry.is_dir() and entry != self.build_folder:
+                shutil.rmtree(entry)
+        self.catalog_file.unlink()
 
     @contextmanager
     def locked(self, notify: Callable[[str], None]) -> Iterator[None]:

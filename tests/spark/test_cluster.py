@@ -124,12 +124,17 @@ def test_an_unreachable_master_is_reported_before_a_run_is_deleted_or_a_table_is
         "aggregate": ["reports/local", "--out", "nothing", "--master", silent_master],
         "run": ["-k", "inbound", "--spark", silent_master, "--run-dir", "reports/local", "--fresh"],
     }[command]
+    outdated = folder / "nothing" / "warehouse" / "summaries" / "runs.parquet"
+    outdated.parent.mkdir(parents=True, exist_ok=True)
+    outdated.touch()
+    (outdated.parent.parent / "catalog.json").write_text('{"version": 1, "layout": "another"}', "utf-8")
     before = sorted((folder / "reports").rglob("*"))
     ran = conformance_command(command, *words, cwd=folder)
     assert ran.returncode == 2
     assert f"{silent_master} cannot be reached: " in ran.stderr
     assert sorted((folder / "reports").rglob("*")) == before, "nothing was deleted"
     assert not (folder / "nothing" / "tables").exists()
+    assert outdated.is_file(), "a warehouse that would be made anew is kept"
     assert folder / "reports" / "local" / "run.json" in before
 
 

@@ -18,14 +18,21 @@ from conformance.spark.warehouse import LOCK_FILE, PARTITIONED_TABLES, VERSION, 
 from tests.spark.synthetic import MadeCell, make_run
 
 
-def test_a_warehouse_of_another_layout_is_deleted(tmp_path: Path) -> None:
+def test_a_warehouse_of_another_layout_is_deleted_but_for_what_is_being_built(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path / "warehouse")
-    (warehouse.path / "cells" / "batch=b1").mkdir(parents=True)
     warehouse.save_catalog(warehouse.load_catalog("one"))
-    assert warehouse.load_catalog("one").runs == {}
-    assert warehouse.path.exists()
-    assert warehouse.load_catalog("two").layout == "two"
-    assert not warehouse.path.exists()
+    batch = warehouse.batch_folder("cells", "b1")
+    for folder in (batch, warehouse.build_folder / "cells", warehouse.path / "summaries"):
+        folder.mkdir(parents=True)
+    warehouse.remove_outdated(warehouse.load_catalog("one"))
+    assert batch.is_dir(), "the layout is the same"
+    assert warehouse.catalog_file.is_file()
+    catalog = warehouse.load_catalog("two")
+    assert (catalog.layout, catalog.runs) == ("two", {})
+    assert batch.is_dir(), "loading deletes nothing"
+    warehouse.remove_outdated(catalog)
+    assert [path.name for path in warehouse.path.iterdir()] == [warehouse.build_folder.name]
+    assert (warehouse.build_folder / "cells").is_dir()
 
 
 def test_a_warehouse_of_a_later_version_is_refused_and_kept(tmp_path: Path) -> None:
