@@ -5,9 +5,15 @@ import multiprocessing
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing.pool import Pool
+from itertools import islice
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _PR_SET_PDEATHSIG = 1
 """The option of prctl(2) by which the kernel signals a process when its parent ends."""
@@ -28,11 +34,47 @@ def prepare_process(parent: int, temporary: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class ProcessDied(RuntimeError):
+    """A forked process ended amid its work, for example killed by the kernel for lack of memory."""
+
+
 @contextmanager
-def forked_pool(jobs: int) -> Iterator[Pool]:
-    """Yield a pool of `jobs` forked processes; after the block they are ended, and their temporary files are removed."""
-    with (
-        tempfile.TemporaryDirectory(prefix="conformance-pool-") as temporary,
-        multiprocessing.get_context("fork").Pool(jobs, prepare_process, (os.getpid(), temporary)) as pool,
-    ):
-        yield pool
+def forked_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Yield an executor with `jobs` forked processes, which have what this process has in memory.
+
+    After the block the processes are ended at once, with what they do, and their temporary files are removed. Raises ProcessDied
+    where a result is asked for that cannot come, since a process was killed.
+    """
+    others = set(multiprocessing.active_children())
+    with tempfile.TemporaryDirectory(prefix="conformance-pool-") as temporary:
+        pool = ProcessPoolExecutor(
+            jobs,
+            mp_context=multiprocessing.get_context("fork"),
+            initializer=prepare_process,
+            initargs=(os.getpid(), temporary),
+        )
+        try:
+            yield pool
+        except BrokenProcessPool as error:
+            raise ProcessDied("a process that ran cells was killed; the machine may be short of memory") from error
+        finally:
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
+            pool.shutdown(cancel_futures=True)
+
+
+def run_unordered(
+    pool: ProcessPoolExecutor, function: Callable[[T], R], items: Iterable[T], at_once: int
+) -> Iterator[R]:
+    """Yield the result of `function` for each item, as they come. Blocks. Raises what a call raises.
+
+    At most `at_once` items are handed out at a time, and others are taken from `items` only when results have been yielded.
+    """
+    waiting = iter(items)
+    running: set[Future[R]] = set()
+    while True:
+        running |= {pool.submit(function, item) for item in islice(waiting, at_once - len(running))}
+        if not running:
+            return
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        yield from (future.result() for future in done)

@@ -39,6 +39,7 @@ from conformance.defects.table import (
 from conformance.defects.trial import Trial, TrialRunDirectory, run_trials
 from conformance.drawing import draw
 from conformance.execute import available_cores
+from conformance.forked_process import ProcessDied
 from conformance.model import RULES
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import RunDirectoryError
@@ -76,8 +77,8 @@ def print_defects(
     a page to compare the table with. `gate` looks for gaps: what the project's build refuses, such as a defect that is not caught.
     With `sample`, `gate` and `check` judge the drawn defects only.
 
-    Returns 1 when `gate` finds a gap or `check` a difference, 2 for an unknown defect, an invalid scenario or a run directory that
-    cannot be used, else 0.
+    Returns 1 when `gate` finds a gap or `check` a difference, 2 for an unknown defect, an invalid scenario, a run directory that
+    cannot be used or a process that was killed, else 0.
     """
     known = active_defects()
     if unknown := sorted(set(names) - {defect.name for defect in known}):
@@ -113,7 +114,11 @@ def print_defects(
     # aiosmtpd warns at each login that it uses a deprecated name itself.
     logging.getLogger("mail.log").setLevel(logging.ERROR)
     workers = jobs or available_cores()
-    results = _run_with_progress(trials, seed, workers, stored)
+    try:
+        results = _run_with_progress(trials, seed, workers, stored)
+    except ProcessDied as error:
+        typer.echo(error, err=True)
+        return 2
     scenarios = {trial.cell.scenario for trial in trials if trial.folder != FOUND_FOLDER}
     table = build_table(defects, scenarios, results)
     if stored is not None:

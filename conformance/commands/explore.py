@@ -29,6 +29,7 @@ from conformance.explore.pairs import sweep_pairs
 from conformance.explore.random_plans import RandomPlans
 from conformance.explore.summary import summarize, write_finding
 from conformance.explore.sweep import Enumeration, ScenePlans
+from conformance.forked_process import ProcessDied
 from conformance.records import candidate_record
 from conformance.report.exploration_page import exploration_page
 from conformance.results.atomic_write import StagedFiles
@@ -96,7 +97,7 @@ def explore(
     times are divided by on the clock `scaled`. Where time passes by itself, scenarios must be named, or plans drawn at random.
     `hosts` are those other than this machine that the candidate may name.
 
-    Returns 1 when a plan violates a rule, 2 for wrong input, else 3 when no plan was sound, else 0.
+    Returns 1 when a plan violates a rule, 2 for wrong input or when a process was killed, else 3 when no plan was sound, else 0.
     """
     console = Console(stderr=True)
     try:
@@ -129,7 +130,11 @@ def explore(
         return 2
     if journal.replaced:
         console.print(f"{out} had plans of another exploration, or of another version: begun anew", markup=False)
-    summary, rate = _run(task, journal, console)
+    try:
+        summary, rate = _run(task, journal, console)
+    except ProcessDied as error:
+        typer.echo(f"{error}; the plans that were run are kept, and the same command goes on", err=True)
+        return 2
     if as_json:
         typer.echo(summary.model_dump_json(indent=2))
     else:

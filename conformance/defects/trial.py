@@ -5,13 +5,11 @@ may use a limited time of the processor: a defect can put a node into an endless
 processes.
 """
 
-import multiprocessing
 import os
 import shlex
 import signal
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +21,7 @@ from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE, Candidate
 from conformance.defects.plan import PlannedTrial
 from conformance.execute import execute, judge, utc_timestamp, worst_sentence
-from conformance.forked_process import prepare_process
+from conformance.forked_process import forked_pool
 from conformance.judge.incremental import IncrementalJudge
 from conformance.records import candidate_record, cell_header, item_name
 from conformance.results.fingerprints import environment_sha256, suite_sha256
@@ -288,23 +286,13 @@ def run_trials(
     """Run all trials in `jobs` forked processes and yield their results in order; with `run_directory` keep them there.
 
     Blocks until the next result in order has come. Sets the module's list `_TRIALS`, so only one call can be active at a time.
-    When the iteration ends early, or a trial raises, those that have not begun are not run.
+    When the iteration ends early, or a trial raises, the others are not run to their end. Raises ProcessDied.
     """
-    context = multiprocessing.get_context("fork")  # a forked process has the corpus without reading it again
     _TRIALS[:] = trials
-    with (
-        tempfile.TemporaryDirectory(prefix="conformance-defects-") as temporary,
-        ProcessPoolExecutor(
-            jobs, mp_context=context, initializer=prepare_process, initargs=(os.getpid(), temporary)
-        ) as pool,
-    ):
-        try:
-            yield from pool.map(
-                _run_number, range(len(trials)), [seed] * len(trials), [run_directory] * len(trials), chunksize=4
-            )
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    with forked_pool(jobs) as pool:
+        yield from pool.map(
+            _run_number, range(len(trials)), [seed] * len(trials), [run_directory] * len(trials), chunksize=4
+        )
 
 
 _TRIALS: list[PlannedTrial] = []

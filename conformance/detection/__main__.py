@@ -21,6 +21,7 @@ from conformance.detection.campaign import (
 from conformance.detection.page import page
 from conformance.detection.store import Store
 from conformance.execute import available_cores
+from conformance.forked_process import ProcessDied
 from conformance.results.atomic_write import write_atomically
 from conformance.results.fingerprints import inputs_sha256
 from conformance.scenarios.values import parse_duration
@@ -89,6 +90,9 @@ def main(arguments: Sequence[str]) -> int:
                 next_line += _LINE_EVERY_S
     except KeyboardInterrupt:
         typer.echo("interrupted: what was measured is kept", err=True)
+    except ProcessDied as error:
+        typer.echo(f"{error}; what was measured is kept, and the same command goes on", err=True)
+        return 2
     write_atomically(options.page, page(measurement, store).encode())
     typer.echo(f"{ran} plans in {time.monotonic() - began:.0f} s; {options.page}")
     return 0

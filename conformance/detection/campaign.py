@@ -13,20 +13,17 @@ run for a defect that is caught.
 """
 
 import random
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from itertools import islice
-from multiprocessing import get_context
-from os import getpid
-from typing import Literal
+from typing import Literal, TypeVar
 
 from conformance.defects.plan import Defect, active_defects
 from conformance.detection.store import Store
 from conformance.detection.trial import BIASES, USUAL, PlanTrial, Series, run_trial
-from conformance.forked_process import prepare_process
+from conformance.forked_process import forked_pool, run_unordered
+
+T = TypeVar("T")
 
 MOST_PLANS = 2000
 """Plans of each defect that the model can see, at the most."""
@@ -112,20 +109,20 @@ def run_trials(trials: Iterable[tuple[Series, int]], jobs: int, until: float | N
     """Run trials (series, number of plan) in `jobs` processes, and yield each result as it comes, in no fixed order. Blocks.
 
     No trial is begun after `until`, a time of `time.monotonic()` (None: without limit); those that run then are waited for.
-    `trials` is read as processes become free, so it can depend on the results so far.
+    `trials` is read as processes become free, so it can depend on the results so far. Raises ProcessDied.
     """
-    waiting = iter(trials)
-    with (
-        tempfile.TemporaryDirectory(prefix="conformance-detection-") as temporary,
-        ProcessPoolExecutor(
-            jobs, mp_context=get_context("fork"), initializer=prepare_process, initargs=(getpid(), temporary)
-        ) as pool,
-    ):
-        running: set[Future[PlanTrial]] = set()
-        while True:
-            if until is None or time.monotonic() < until:
-                running |= {pool.submit(run_trial, *trial) for trial in islice(waiting, jobs - len(running))}
-            if not running:
-                return
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
+    with forked_pool(jobs) as pool:
+        yield from run_unordered(pool, _run_trial, _begun_until(trials, until), jobs)
+
+
+def _run_trial(trial: tuple[Series, int]) -> PlanTrial:
+    """Run one trial, in a forked process."""
+    return run_trial(*trial)
+
+
+def _begun_until(trials: Iterable[T], until: float | None) -> Iterator[T]:
+    """Yield trials until a time of `time.monotonic()` (None: without limit)."""
+    for trial in trials:
+        if until is not None and time.monotonic() >= until:
+            return
+        yield trial

@@ -22,7 +22,7 @@ from conformance.explore.sometimes import SOMETIMES
 from conformance.explore.states import Coverage, coverage
 from conformance.explore.sweep import Plan
 from conformance.explore.trial import Observation, PlanResult, PlanRun, Violation, observe, run_plan
-from conformance.forked_process import forked_pool
+from conformance.forked_process import forked_pool, run_unordered
 from conformance.run.settings import Settings
 
 _MAX_REAL_RUNS = 8
@@ -140,10 +140,10 @@ def run_plans(
     the processes find the plans in `_WORK`.
     """
     _WORK[:] = [(plans, assignment, settings)]
-    chunksize = 4 if CLOCKS[settings.clock].jumps else 1  # short plans are handed out several at a time
     numbers = (number for number in range(len(plans)) if number not in known)
+    at_once = jobs * (2 if CLOCKS[settings.clock].jumps else 1)  # no process waits for its next short plan
     with forked_pool(jobs) as pool:
-        for number, result in pool.imap_unordered(_run_number, numbers, chunksize):
+        for number, result in run_unordered(pool, _run_number, numbers, at_once):
             yield number, result
             if until is not None and time.monotonic() >= until:
                 return
@@ -161,7 +161,7 @@ def run_bases(
             yield _run_base(plan, assignment, settings)
         return
     with forked_pool(jobs) as pool:
-        yield from pool.imap(partial(_run_base, assignment=assignment, settings=settings), plans)
+        yield from pool.map(partial(_run_base, assignment=assignment, settings=settings), plans)
 
 
 def _run_base(plan: Plan, assignment: Assignment, settings: Settings) -> tuple[PlanRun, float]:

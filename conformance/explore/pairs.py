@@ -121,7 +121,7 @@ def _run_singles(
     """Run each plan in a forked process, `jobs` at a time, and yield its number and what it showed, in order. Blocks."""
     _WORK[:] = [(plans, assignment, settings)]
     with forked_pool(jobs) as pool:
-        for number, first in enumerate(pool.imap(_run_single, range(len(plans)), chunksize=4)):
+        for number, first in enumerate(pool.map(_run_single, range(len(plans)), chunksize=4)):
             # The process returned a copy of the cell; the plan's own one is shared by all of its pairs.
             yield number, replace(first, observed=replace(first.observed, cell=plans[number].cell))
 
