@@ -167,9 +167,16 @@ def test_the_command_does_not_run_again_the_plans_that_its_store_has(
     assert capsys.readouterr().out.splitlines()[-1].startswith("1 plans in")
     before = (tmp_path / "page.md").read_text("utf-8")
     assert "| `acknowledges-before-shadow` | SR-CRE-01 | 1 |" in before
+    asked: list[tuple[Series, int]] = []
+    monkeypatch.setattr(
+        "conformance.detection.__main__.run_trials", lambda trials, *_: iter(asked.extend(trials) or ())
+    )
     assert main([*words, "--plans", "1", "-n", "1"]) == 0
+    assert asked == []
     assert capsys.readouterr().out.splitlines()[-1].startswith("0 plans in")
     assert (tmp_path / "page.md").read_text("utf-8") == before
+    assert main([*words, "--plans", "1", "-n", "1", "--seed", "2"]) == 0
+    assert asked == [(Series(USUAL, 2, KNOWN), 0)], "a plan that it lacks"
 
 
 def test_an_unknown_defect_and_one_that_needs_an_expectation_are_refused(

@@ -16,6 +16,7 @@ from conformance.judge.adjustments import (
     excuse_unacknowledged,
 )
 from conformance.model import RULES
+from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.trace.trace import Trace
 from conformance.verdicts import Outcome, Reason, Verdict, worst_in_cell
 
@@ -43,7 +44,7 @@ def outcome(check: str, events: list[AnyEvent], tolerance: float) -> Outcome:
 def test_a_timed_failure_of_a_late_harness_is_inconclusive(late: float, tolerance: float, expected: Outcome) -> None:
     timed = [name for name, rule in RULES.items() if rule.timed]
     assert timed
-    for check in ("expect.discarded", *timed):
+    for check in (*(f"expect.{verb}" for verb in EXPECTATIONS), *timed):
         assert outcome(check, history(0, late), tolerance) is expected, check
 
 

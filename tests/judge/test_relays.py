@@ -130,7 +130,10 @@ def test_an_enhanced_code_is_required_only_where_it_is_offered(offers: str, text
     assert judged(history, reply={"of": "m", "code": 552, "enhanced": "5.3.4"})[0].outcome is outcome
 
 
-@pytest.mark.parametrize(("offers", "outcome"), [("SIZE", Outcome.FAIL), ("nothing", Outcome.NOT_APPLICABLE)])
+@pytest.mark.parametrize(
+    ("offers", "outcome"),
+    [("SIZE", Outcome.FAIL), ("8BITMIME", Outcome.NOT_APPLICABLE), ("nothing", Outcome.NOT_APPLICABLE)],
+)
 def test_an_expectation_about_a_keyword_applies_only_where_it_is_offered(offers: str, outcome: Outcome) -> None:
     history = f"mta1 offers {offers} at frontend\noutside > mta1  m: 250\nmta1 > outside  m: 250\ndrained"
     assert judged(history, reply={"of": "m", "code": 552, "where": "SIZE"})[0].outcome is outcome
@@ -140,10 +143,11 @@ def test_an_expectation_about_a_keyword_applies_only_where_it_is_offered(offers:
     ("offers", "greeted", "outcome"),
     [
         ("SIZE", "mta1", Outcome.FAIL),
+        ("8BITMIME", "mta1 8BITMIME", Outcome.NOT_APPLICABLE),
         ("nothing", "mta1", Outcome.NOT_APPLICABLE),
         ("nothing", "mta1 SIZE 100", Outcome.FAIL),
     ],
-    ids=["on the wire", "nowhere", "within TLS"],
+    ids=["on the wire", "another one", "nowhere", "within TLS"],
 )
 def test_an_expectation_about_a_conversation_applies_only_where_its_keyword_is_offered(
     offers: str, greeted: str, outcome: Outcome

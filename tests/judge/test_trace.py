@@ -299,7 +299,7 @@ def test_a_fault_that_never_fired_makes_the_cell_inconclusive(armed: Step) -> No
     [(0, "1 copies reached"), (1, "0 copies reached"), (2, "0 copies reached")],
     ids=["all but the first", "all but the second", "all but the last"],
 )
-def test_an_expectation_inside_a_repeat_gets_its_worst_outcome(copies: int, seen: str) -> None:
+def test_an_expectation_inside_a_repeat_fails_wherever_it_is_violated(copies: int, seen: str) -> None:
     """There are 0, 1 and 2 copies at the ends of its step: the expectation is violated at all of them but one."""
     made = history("outside > mbx1  m: 250")
     for n in range(3):
@@ -310,6 +310,30 @@ def test_an_expectation_inside_a_repeat_gets_its_worst_outcome(copies: int, seen
     found = verdicts(cell(expect("mailbox", of="m", who="bob@corp.test", copies=copies)), made)["expect.mailbox"]
     assert found.outcome is Outcome.FAIL
     assert seen in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("before_each_end", "worst"),
+    [
+        (("", "made", "delivered"), Outcome.FAIL),
+        (("", "delivered"), Outcome.INCONCLUSIVE),
+        (("delivered", ""), Outcome.PASS),
+    ],
+)
+def test_an_expectation_inside_a_repeat_gets_its_worst_outcome(
+    before_each_end: tuple[str, ...], worst: Outcome
+) -> None:
+    """It has no occasion before the message is made, is violated then, and holds once the message is delivered."""
+    made = History(TOPOLOGY)
+    for happened in before_each_end:
+        if happened and "m" not in made.mails:
+            made.add_message(Mail("m"))
+        if happened == "delivered":
+            add_lines(made, "mbx1 > mbx1-store  m: 250")
+        made.step("reached", "1", "expect")
+        made.step("ended", "1", "expect")
+    one = cell(expect("mailbox", of="m", who="bob@corp.test", copies=1))
+    assert verdicts(one, made)["expect.mailbox"].outcome is worst
 
 
 def test_an_expectation_is_judged_on_the_events_before_its_end() -> None:

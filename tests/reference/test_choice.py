@@ -100,12 +100,16 @@ def test_a_limit_above_the_number_of_servers_asks_them_in_turn():
     assert local == [*local[:2], *local[:2], local[0]]
 
 
-def test_a_server_that_failed_is_tried_last_until_it_answers_or_a_heartbeat_has_passed(tmp_path: Path):
+@pytest.mark.parametrize("heartbeat", [120.0, 30.0])
+def test_a_server_that_failed_is_tried_last_until_it_answers_or_a_heartbeat_has_passed(
+    tmp_path: Path, heartbeat: float
+):
     async def steps() -> None:
-        async with open_host(tmp_path, configured("three-servers-one-dag")) as (host, clock):
+        config = configured("three-servers-one-dag", ShadowHeartbeatFrequency=heartbeat)
+        async with open_host(tmp_path, config) as (host, clock):
             host.choice.record_failure("mbx2")
             assert [host.choice.servers_to_try()[0].name for _ in range(10)] == ["mbx3"] * 10
-            clock.advance(host.transport.ShadowHeartbeatFrequency - 1)
+            clock.advance(heartbeat - 1)
             assert host.choice.unresponsive_servers() == frozenset({"mbx2"})
             clock.advance(1)
             assert {host.choice.servers_to_try()[0].name for _ in range(30)} == {"mbx2", "mbx3"}

@@ -1,6 +1,7 @@
 """Configuration is checked, not guessed (SR-CFG-01 to SR-CFG-03)."""
 
 import json
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
@@ -121,8 +122,8 @@ def test_a_site_of_contract_1_has_no_key_hub(hub: bool):
     assert parse_configuration(json.dumps(given | CONTRACT_2)).hub_sites == (names if hub else set())
 
 
-def test_a_peer_in_another_letter_case_is_the_server_that_the_database_knows():
-    """Holders, notifications and contacts are stored under the name of an earlier configuration."""
+def test_a_configuration_with_the_names_of_peers_in_another_letter_case_is_the_same():
+    """Holders, notifications and contacts are in the database under the name of an earlier configuration."""
     given = document()
     respelled = {**given, "peers": [{**peer, "name": peer["name"].upper()} for peer in given["peers"]]}
     config, again = parse_configuration(json.dumps(given)), parse_configuration(json.dumps(respelled))
@@ -136,12 +137,16 @@ def test_peers_of_another_type_are_refused(peers: object):
         parse_configuration(json.dumps({**document(), "peers": peers}))
 
 
-def test_servers_of_mailboxes_and_routes_are_found_in_any_letter_case():
+@pytest.mark.parametrize("in_file", [str, str.upper, str.capitalize], ids=["lower", "upper", "capitalized"])
+@pytest.mark.parametrize("spelled", [str, str.upper, str.capitalize], ids=["lower", "upper", "capitalized"])
+def test_servers_of_mailboxes_and_routes_are_found_in_any_letter_case(
+    in_file: Callable[[str], str], spelled: Callable[[str], str]
+):
     given = document()
-    given["mailboxes"] = [{**mailbox, "server": mailbox["server"].upper()} for mailbox in given["mailboxes"]]
-    given["routes"] = [
-        {"domain": "legacy.test", "next_hops": [{"name": "Mbx2", "protocol": "smtp", "dial": ["127.0.0.1", 25]}]}
-    ]
+    given["peers"] = [{**peer, "name": in_file(peer["name"])} for peer in given["peers"]]
+    given["mailboxes"] = [{**mailbox, "server": spelled(mailbox["server"])} for mailbox in given["mailboxes"]]
+    hop = {"name": spelled("mbx2"), "protocol": "smtp", "dial": ["127.0.0.1", 25]}
+    given["routes"] = [{"domain": "legacy.test", "next_hops": [hop]}]
     config = parse_configuration(json.dumps(given))
     assert {mailbox.server for mailbox in config.mailboxes} >= {"mbx1", "mbx2"}
     hops = [find_next_hop(config, mailbox.address) for mailbox in config.mailboxes]

@@ -211,7 +211,11 @@ def test_the_next_heartbeat_is_due_a_frequency_after_the_last_query(tmp_path: Pa
         assert host.manager.next_session_at("mbx2") == clock.now() + frequency
         clock.advance(10)
         await host.manager.query_in_session("mbx2", Primary(answer("db-1")))
-        assert host.manager.next_session_at("mbx2") == clock.now() + frequency
+        due = clock.now() + frequency
+        assert host.manager.next_session_at("mbx2") == due
+        clock.advance(10)
+        host.manager.record_contact("mbx2")
+        assert host.manager.next_session_at("mbx2") == due, "no query was made"
 
     run(tmp_path, steps, ShadowHeartbeatFrequency=frequency)
 

@@ -200,7 +200,7 @@ def test_mail_between_sites_passes_through_a_hub_site_on_its_route():
     assert hops(config, "ivan@corp.test") == {"mbx6": ["ivan@corp.test"]}, "a hub site may be the last one"
 
 
-@pytest.mark.parametrize(("hosting", "kind"), [("box10", "delivery"), ("mbx13", "transport")])
+@pytest.mark.parametrize(("hosting", "kind"), [("box10", "delivery"), ("mbx13", "transport"), ("mbx16", "transport")])
 def test_a_2010_hub_gives_mail_for_a_later_server_of_its_site_to_the_transport_there(hosting: str, kind: str):
     topology = Topology.model_validate(
         {
@@ -209,6 +209,7 @@ def test_a_2010_hub_gives_mail_for_a_later_server_of_its_site_to_the_transport_t
                 {"name": "hub1", "generation": "ex2010", "role": "hub", "site": "A"},
                 {"name": "box10", "generation": "ex2010", "role": "mailbox", "site": "A"},
                 {"name": "mbx13", "generation": "ex2013", "role": "mailbox", "site": "A"},
+                {"name": "mbx16", "generation": "ex2016", "role": "mailbox", "site": "A"},
             ],
             "mailboxes": [{"address": "bob@corp.test", "database": "DB1", "server": hosting}],
         }
