@@ -1,6 +1,7 @@
 """How many random plans catch a defect: what counts, in which order plans are run, and what the page says of the rest."""
 
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -168,9 +169,12 @@ def test_the_command_does_not_run_again_the_plans_that_its_store_has(
     before = (tmp_path / "page.md").read_text("utf-8")
     assert "| `acknowledges-before-shadow` | SR-CRE-01 | 1 |" in before
     asked: list[tuple[Series, int]] = []
-    monkeypatch.setattr(
-        "conformance.detection.__main__.run_trials", lambda trials, *_: iter(asked.extend(trials) or ())
-    )
+
+    def note(trials: Iterable[tuple[Series, int]], *_: object) -> Iterator[PlanTrial]:
+        asked.extend(trials)
+        return iter(())
+
+    monkeypatch.setattr("conformance.detection.__main__.run_trials", note)
     assert main([*words, "--plans", "1", "-n", "1"]) == 0
     assert asked == []
     assert capsys.readouterr().out.splitlines()[-1].startswith("0 plans in")

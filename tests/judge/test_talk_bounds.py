@@ -92,7 +92,7 @@ def test_every_421_that_the_corpus_waits_for_has_an_upper_bound() -> None:
     talks = [
         (cell.scenario, line)
         for scenario in read_corpus([paths.corpus()], paths.fixtures())
-        for cell in scenario.cells("smoke", REFERENCE.own_timers)
+        for cell in scenario.cells("full", REFERENCE.own_timers)
         for step in flattened(cell.steps)
         if isinstance(step.action, Talk)
         for line in step.action.lines

@@ -2,6 +2,7 @@
 
 import importlib
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
@@ -76,9 +77,7 @@ def test_a_refused_recipient_is_not_part_of_the_transaction() -> None:
     assert sent.accepted_recipients == ["a@x", "b@x"]
 
 
-@pytest.mark.parametrize(
-    "name", ["request-shadow", "track-shadow", "shadow-message", "shadow-stored", "query-discard", "discard-list"]
-)
+@pytest.mark.parametrize("name", get_args(OperationName))
 def test_mail_begins_a_transaction_whatever_operation_a_damaged_history_gives_it(name: OperationName) -> None:
     asked = Operation(name=name, server="mbx1", database="x")
     events = [

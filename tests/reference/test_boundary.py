@@ -24,6 +24,8 @@ def test_a_dag_member_s_boundary_is_the_whole_dag(topology: str, server: str, ex
     assert config.dag is not None
     assert {peer.name for peer in config.peers if peer.dag == config.dag and peer.role != "submission"} == expected
     assert members(topology, server) == expected
+    (near, *_) = [peer for peer in config.peers if peer.dag == config.dag and peer.site == config.site]
+    assert not in_boundary(config, near.model_copy(update={"dag": None})), "in the site alone"
 
 
 def test_outside_a_dag_the_boundary_of_the_only_server_of_its_site_has_no_other_server():

@@ -13,7 +13,10 @@ DAY = 86400.0
 
 
 def processed(host: Host, *recipients: str, crossed: bool = False) -> Message:
-    message = add_primary(host, *recipients)
+    return process(host, add_primary(host, *recipients), crossed=crossed)
+
+
+def process(host: Host, message: Message, *, crossed: bool = False) -> Message:
     host.messages.set_fate(message.id, message.envelope.recipients, "delivered", crossed=crossed)
     host.completion.release_if_processed(message.id)
     return message
@@ -29,12 +32,13 @@ def test_messages_are_dropped_after_the_hold_time_of_their_place(
     tmp_path: Path, place: Place, hold: float, expiration: float
 ):
     async def steps(host: Host, clock: HandClock) -> None:
+        message = add_primary(host) if place == "safety-net" else shadow(host, "mbx2", "s-1")
+        if place != "shadow":  # the hold time begins when the message comes to its place
+            clock.advance(100)
         if place == "safety-net":
-            processed(host)
-        else:
-            held = shadow(host, "mbx2", "s-1")
-            if place == "shadow-safety-net":
-                host.safety_net.hold(held.id, place)
+            process(host, message)
+        elif place == "shadow-safety-net":
+            host.safety_net.hold(message.id, place)
         clock.advance(hold + (expiration if place == "shadow" else 0) - 1)
         host.safety_net.drop_expired()
         assert places(host) == [place]

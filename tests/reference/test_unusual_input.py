@@ -58,7 +58,7 @@ def test_a_long_unknown_command_is_refused_in_a_short_line(tmp_path: Path) -> No
         (Reply(452, "4.2.2", "x" * 600), "452 4.2.2 " + "x" * (MAX_LINE - 10)),
     ],
 )
-def test_a_reply_of_another_server_is_passed_on_in_one_line_that_can_be_sent(reply: Reply, line: str) -> None:
+def test_a_reply_of_another_server_becomes_one_line_that_can_be_sent(reply: Reply, line: str) -> None:
     assert reply_line(reply) == line
 
 
