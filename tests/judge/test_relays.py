@@ -43,15 +43,18 @@ def test_scenarios_for_ordinary_relays_name_a_row_that_binds_relays(scenario: Sc
 
 def judged(
     history: str, *, requirements: tuple[str, ...] = ("RL-ACK-03",), claims: frozenset[str] = RELAY, greeted: str = "",
-    **expect: Any,
+    offered: tuple[str, ...] | None = None, **expect: Any,
 ) -> tuple[Verdict, ...]:  # fmt: skip
     """Judge a history of the topology `relay` with one expectation at its end.
 
-    `greeted` is the reply to EHLO in a talk `t` that did not go as written; '' for no talk.
+    `greeted` is the reply to EHLO in a talk `t` that did not go as written; '' for no talk. `offered` are the keywords of the
+    server, None for the usual ones.
     """
     topology = load_topology(paths.fixtures() / "topologies" / "relay.yaml")
     built = History(topology)
     built.add_message(Mail("m", ("victor@outside.test",), sender="alice@outside.test"))
+    if offered is not None:
+        built.keywords["mta1", "frontend"] = offered
     add_lines(built, history)
     if greeted:
         session = built.session("outside", "mta1").name
@@ -108,26 +111,19 @@ def test_a_shadow_server_is_blamed_on_both_rows_and_a_relay_on_its_own() -> None
         assert (verdict.outcome, verdict.requirements) == (Outcome.FAIL, blamed), "the expectation names its rows"
 
 
-REFUSED = """
-mta1 offers {offers} at frontend
-outside > mta1  m: 552 {text}
-drained
-"""
-
-
 @pytest.mark.parametrize(
-    ("offers", "text", "outcome"),
+    ("keyword", "text", "outcome"),
     [
-        ("SIZE", "5.3.4 too big", Outcome.PASS),
-        ("SIZE", "too big", Outcome.FAIL),
-        ("SIZE", "5.7.1 too big", Outcome.FAIL),
-        ("nothing", "too big", Outcome.PASS),
-        ("nothing", "5.7.1 too big", Outcome.PASS),
+        ("ENHANCEDSTATUSCODES", "5.3.4 too big", Outcome.PASS),
+        ("ENHANCEDSTATUSCODES", "too big", Outcome.FAIL),
+        ("ENHANCEDSTATUSCODES", "5.7.1 too big", Outcome.FAIL),
+        ("8BITMIME", "too big", Outcome.PASS),
+        ("8BITMIME", "5.7.1 too big", Outcome.PASS),
     ],
 )
-def test_an_enhanced_code_is_required_only_where_it_is_offered(offers: str, text: str, outcome: Outcome) -> None:
-    history = REFUSED.format(offers=offers, text=text)
-    assert judged(history, reply={"of": "m", "code": 552, "enhanced": "5.3.4"})[0].outcome is outcome
+def test_an_enhanced_code_is_required_only_where_it_is_offered(keyword: str, text: str, outcome: Outcome) -> None:
+    history, expected = f"outside > mta1  m: 552 {text}\ndrained", {"of": "m", "code": 552, "enhanced": "5.3.4"}
+    assert judged(history, offered=("SIZE", keyword), reply=expected)[0].outcome is outcome
 
 
 @pytest.mark.parametrize(

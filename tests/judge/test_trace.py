@@ -282,6 +282,7 @@ ARMED = (
 @pytest.mark.parametrize("armed", ARMED, ids=["fault", "moment", "disk"])
 def test_a_fault_that_never_fired_makes_the_cell_inconclusive(armed: Step) -> None:
     made = history("drained")
+    made.add(FaultFired, fault="another", action="drop", client="mbx1", server="mbx2")
     found = verdicts(cell(armed), made)
     assert "never" in found["harness.fault-fired"].sentence
     assert worst_in_cell(verdict.outcome for verdict in found.values()) is Outcome.INCONCLUSIVE
