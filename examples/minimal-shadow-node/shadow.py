@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sqlite3
 import time
 from typing import Any
 
@@ -54,14 +55,18 @@ class Shadow:
             ask = self._asked[primary] + config["ShadowHeartbeatFrequency"]
             silent = self._store.last_contact(primary) + config["ShadowResubmitTimeSpan"]
             gone = copies[0].arrived + config["SafetyNetHoldTime"] + config["MessageExpirationTimeout"]
-            if not config["ShadowRedundancyEnabled"]:
-                await self._node.pause(now + 86400)
-            elif now < (due := min(ask, silent, gone)):
-                await self._node.pause(due)
-            elif now >= gone:
-                self._store.delete(copies[0])
-            elif not await self._heartbeat(primary) and time.time() >= silent:
-                self._take_over(self.copies_for(primary))
+            try:
+                if not config["ShadowRedundancyEnabled"]:
+                    await self._node.pause(now + 86400)
+                elif now < (due := min(ask, silent, gone)):
+                    await self._node.pause(due)
+                elif now >= gone:
+                    self._store.delete(copies[0])
+                elif not await self._heartbeat(primary) and time.time() >= silent:
+                    self._take_over(self.copies_for(primary))
+            except sqlite3.Error as error:  # the disk may have room later
+                logging.info(f"copies of {primary}: {error}")
+                await self._node.pause(time.time() + config["ShadowHeartbeatFrequency"])
 
     async def _heartbeat(self, primary: str) -> bool:
         """Open a session and ask for notifications; return whether the primary answered."""
@@ -83,12 +88,12 @@ class Shadow:
         try:
             if self.copies_for(server):
                 await self._ask(client, server)
-        except Lost as lost:
-            logging.info(f"{server}: {lost}")
+            await client.quit()
+            self._store.note_contact(server)
+        except (Lost, sqlite3.Error) as error:
+            logging.info(f"{server}: {error}")
             client.close()
             return False
-        await client.quit()
-        self._store.note_contact(server)
         return True
 
     async def _ask(self, client: Client, primary: str) -> None:
