@@ -80,7 +80,7 @@ class Primary:
         except Lost as lost:
             logging.info(f"{message.shadow_id}: no copy at {peer['name']}: {lost}")
         finally:
-            if stored or client.in_doubt:
+            if (stored or client.in_doubt) and peer["name"] not in message.holders:
                 message.holders.append(peer["name"])
             if not stored:
                 client.close()
