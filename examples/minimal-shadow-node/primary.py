@@ -46,7 +46,7 @@ class Primary:
     def _attempts(self) -> list[dict[str, Any]]:
         """Return the servers to try for one copy, in order (node contract, "Choosing the shadow server")."""
         config = self._node.config
-        peers = [peer for peer in config.peers.values() if config.shadows(peer)]
+        peers = [peer for peer in config.peers.values() if config.shadows(peer) and peer["send_xshadow"]]
         self._random.shuffle(peers)
         far = [peer for peer in peers if config.dag is not None and peer["site"] != config.site]
         near = [peer for peer in peers if peer not in far]
