@@ -38,8 +38,9 @@ class Primary:
             self._node.start(self._copy_later(message))
 
     async def _copy_later(self, message: Message) -> None:
-        await self._make_copy(replace(message, recipients=dict(message.recipients)), None)
-        message.copied = True
+        copy = replace(message, recipients=dict(message.recipients), holders=[])  # the message changes meanwhile
+        await self._make_copy(copy, None)
+        message.copied, message.holders = True, copy.holders
         if not self._store.save(message):  # it is processed meanwhile
             self._store.notify(message)
 

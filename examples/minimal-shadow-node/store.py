@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+# No id is used again (AUTOINCREMENT): a task may still have that of a deleted row.
 SCHEMA = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
-CREATE TABLE IF NOT EXISTS message (id INTEGER PRIMARY KEY, primary_name TEXT, parent INTEGER, row TEXT, content BLOB);
-CREATE TABLE IF NOT EXISTS discard (id INTEGER PRIMARY KEY, server TEXT, shadow_id TEXT, since REAL);
+CREATE TABLE IF NOT EXISTS message (id INTEGER PRIMARY KEY AUTOINCREMENT, primary_name TEXT, parent INTEGER, row TEXT, content);
+CREATE TABLE IF NOT EXISTS discard (id INTEGER PRIMARY KEY AUTOINCREMENT, server TEXT, shadow_id TEXT, since REAL);
 CREATE TABLE IF NOT EXISTS delivered (mailbox TEXT, internet_id TEXT, submitted REAL, at REAL);
 CREATE INDEX IF NOT EXISTS by_internet_id ON delivered (internet_id);
 CREATE TABLE IF NOT EXISTS contact (primary_name TEXT PRIMARY KEY, at REAL);
