@@ -82,13 +82,15 @@ class Client:
         body = " BODY=8BITMIME" if "8BITMIME" in self.keywords and not message.content.isascii() else ""
         reply = await self.command(f"MAIL FROM:<{message.sender}>{size}{body}{words(message.parameters)}{extra}")
         found = dict.fromkeys(recipients, reply)
-        if reply.code != 250:
+        if reply.code // 100 != 2:
             return found
         for address in recipients:
             found[address] = await self.command(f"RCPT TO:<{address}>{words(message.recipients[address])}")
         accepted = [address for address in recipients if found[address].code // 100 == 2]
         reply = await self.command("DATA" if accepted else "RSET")
         if reply.code != 354:
+            if accepted and reply.code < 400:  # it has taken nothing
+                raise Lost(str(reply))
             return found | dict.fromkeys(accepted, reply)
         end = b"" if message.content.endswith(b"\r\n") or not message.content else b"\r\n"
         await self._send((b"\r\n" + message.content + end).replace(b"\r\n.", b"\r\n..")[2:])
