@@ -69,8 +69,9 @@ class Client:
         return await self._reply(expect)
 
     async def _send(self, octets: bytes) -> None:
-        self._writer.write(octets)
-        await self._bounded(self._writer.drain())
+        for start in range(0, len(octets), 65536):  # a peer that reads slowly is not silent
+            self._writer.write(octets[start : start + 65536])
+            await self._bounded(self._writer.drain())
 
     async def transmit(self, message: Message, recipients: list[str], extra: str = "") -> dict[str, Reply]:
         """Transmit a message for some of its recipients; return the reply that decided about each. Raises Lost."""
