@@ -218,6 +218,7 @@ class Session:
             return [f"250 2.6.0 {mail.shadow_id} Queued mail for redundancy"]
         by = f"Received: from {self._hello} by {node.config.name} with ESMTP;\r\n\t{formatdate()}\r\n"
         mail.content = by.encode() + mail.content
-        deadline = self._ends - 0.05 * self._limits["connection_timeout"]
+        left = self._ends - asyncio.get_running_loop().time()
+        deadline = self._ends - min(0.5 * left, 0.05 * self._limits["connection_timeout"])
         refuse_if(not await node.primary.accept(mail, deadline), "451 4.4.0 Message failed to be made redundant")
         return [f"250 2.6.0 <{mail.internet_id or mail.shadow_id}> Queued mail for delivery"]
