@@ -69,18 +69,20 @@ def _paths(config: Config, path: tuple[str, ...], cost: int) -> Iterator[tuple[i
                 yield from _paths(config, (*path, there), cost + link["cost"])
 
 
-def _shared(config: Config, by_path: dict[tuple[str, ...], list[str]]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Apply delayed fan-out: routes with the same first step share a transmission to their last common site with a server."""
-    for first in dict.fromkeys(path[1] for path in by_path):
-        paths = [path for path in by_path if path[1] == first]
+def _shared(
+    config: Config, by_path: dict[tuple[str, ...], list[str]], at: int = 1
+) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Apply delayed fan-out: routes with the same step at `at` share a transmission to their last common site with a server."""
+    for step in dict.fromkeys(path[at] for path in by_path):
+        paths = {path: addresses for path, addresses in by_path.items() if path[at] == step}
         together = takewhile(lambda sites: len(set(sites)) == 1, zip(*paths, strict=False))
-        trunk = tuple(sites[0] for sites in together)
-        while len(trunk) > 1 and not _servers(config, trunk[-1], []):
+        trunk = common = tuple(sites[0] for sites in together)
+        while len(paths) > 1 and len(trunk) > at and not _servers(config, trunk[-1], []):
             trunk = trunk[:-1]
-        if len(paths) > 1 and len(trunk) > 1:
-            yield trunk, [address for path in paths for address in by_path[path]]
-        else:
-            yield from ((path, by_path[path]) for path in paths)
+        if len(trunk) > at:
+            yield trunk, [address for addresses in paths.values() for address in addresses]
+        else:  # there is no such site, but some of the routes may have one further on
+            yield from _shared(config, paths, len(common))
 
 
 def _servers(config: Config, site: str, hosts: list[str]) -> list[tuple[str, str, int, str]]:
