@@ -210,7 +210,7 @@ class Session:
         node, name = self._node, mail.header("Message-ID")
         refuse_if(len(mail.content) > self._most, "552 5.3.4 too large")
         refuse_if(mail.content.lower().count(b"\r\nreceived:") > 50, "554 5.4.6 too many hops")
-        mail.internet_id, mail.arrived = name.removeprefix("<").removesuffix(">") if name else None, time.time()
+        mail.internet_id, mail.arrived = (name or "").removeprefix("<").removesuffix(">") or None, time.time()
         if self._listener == "delivery":
             return [str(reply) for reply in (await node.delivery.into_mailboxes(mail, list(mail.recipients))).values()]
         if mail.primary_name:
