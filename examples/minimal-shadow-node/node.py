@@ -29,8 +29,10 @@ class Node:
     """The running node, from its file to SIGTERM, and the objects that all its parts share."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self.config = path, Config(load(path))
+        given = load(path)
+        self._path, self.config = path, Config(given)
         self.store = Store(Path(self.config.data_dir))
+        self.store.keep_file(given)
         self.delivery, self.primary, self.shadow = Delivery(self), Primary(self), Shadow(self)
         self.sessions: set[Session] = set()
         self.leaving, self._changed = asyncio.Event(), asyncio.Event()
@@ -86,6 +88,7 @@ class Node:
             if any(getattr(config, key) != getattr(self.config, key) for key in FIXED):
                 raise Refused(f"{', '.join(FIXED)}: cannot change while the node runs")
             self.config = config
+            self.store.keep_file(given)
             self._changed.set()  # wakes who waits for a time of the former one
             self._changed = asyncio.Event()
         except (Refused, KeyError, TypeError) as error:
@@ -109,7 +112,7 @@ def main() -> int:
     logging.basicConfig(format="%(created).3f %(message)s", level=logging.INFO)
     try:
         if arguments.command:
-            sys.stdout.write(json.dumps(inspect(Config(load(arguments.config)))) + "\n")
+            sys.stdout.write(json.dumps(inspect(load(arguments.config)["data_dir"])) + "\n")
         else:
             asyncio.run(Node(arguments.config).run())
     except Refused as error:

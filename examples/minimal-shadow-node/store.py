@@ -1,5 +1,6 @@
 """The queue database: SQLite, with every commit synced. A message is in it before it is acknowledged."""
 
+import contextlib
 import json
 import re
 import sqlite3
@@ -68,6 +69,11 @@ class Store:
     def run(self, statement: str, *values: Any) -> sqlite3.Cursor:
         """Run one statement and commit its changes."""
         return self._db.execute(statement, values)
+
+    def keep_file(self, given: Any) -> None:
+        """Keep the node's file for the command `inspect`: the next one may be refused."""
+        with contextlib.suppress(sqlite3.Error):  # a full disk is no reason not to apply it
+            self.run("INSERT OR REPLACE INTO meta VALUES ('file', ?)", json.dumps(given))
 
     def new_id(self) -> str:
         """Return a shadow id that was never used: the database id and a number."""
