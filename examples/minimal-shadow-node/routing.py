@@ -6,6 +6,8 @@ from itertools import takewhile
 
 from config import Config
 
+Route = tuple[str, ...]  # the sites, from this node's own
+
 
 @dataclass(frozen=True)
 class Hop:
@@ -37,7 +39,7 @@ def next_hop(config: Config, address: str) -> Hop:
 def forks(config: Config, addresses: Iterable[str]) -> dict[Hop, list[str]]:
     """Return the transmissions that a message needs: next hops, with their recipients."""
     found: dict[Hop, list[str]] = {}
-    by_path: dict[tuple[str, ...], list[str]] = {}
+    by_path: dict[Route, list[str]] = {}
     for address in addresses:
         hop = next_hop(config, address)
         host = config.peers.get(hop.name.lower()) if hop.kind == "transport" else None
@@ -50,7 +52,7 @@ def forks(config: Config, addresses: Iterable[str]) -> dict[Hop, list[str]]:
     return found
 
 
-def _path(config: Config, end: str) -> tuple[str, ...] | None:
+def _path(config: Config, end: str) -> Route | None:
     """Return the sites of the route: least cost, then fewest hops, then the lower names; up to a hub site on it."""
     paths = [found for found in _paths(config, (config.site,), 0) if found[2][-1] == end]
     if not paths:
@@ -61,7 +63,7 @@ def _path(config: Config, end: str) -> tuple[str, ...] | None:
     return (here, *others[: len(before) + 1])
 
 
-def _paths(config: Config, path: tuple[str, ...], cost: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+def _paths(config: Config, path: Route, cost: int) -> Iterator[tuple[int, int, Route]]:
     yield cost, len(path), path
     for link in config.site_links:
         for here, there in (link["between"], reversed(link["between"])):
@@ -69,9 +71,7 @@ def _paths(config: Config, path: tuple[str, ...], cost: int) -> Iterator[tuple[i
                 yield from _paths(config, (*path, there), cost + link["cost"])
 
 
-def _shared(
-    config: Config, by_path: dict[tuple[str, ...], list[str]], at: int = 1
-) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+def _shared(config: Config, by_path: dict[Route, list[str]], at: int = 1) -> Iterator[tuple[Route, list[str]]]:
     """Apply delayed fan-out: routes with the same step at `at` share a transmission to their last common site with a server."""
     for step in dict.fromkeys(path[at] for path in by_path):
         paths = {path: addresses for path, addresses in by_path.items() if path[at] == step}
@@ -92,7 +92,7 @@ def _servers(config: Config, site: str, hosts: list[str]) -> list[tuple[str, str
     return [("smtp", *peer["dial"]["transport"], peer["name"]) for peer in peers]
 
 
-def _along(config: Config, path: tuple[str, ...], members: list[str]) -> Hop:
+def _along(config: Config, path: Route, members: list[str]) -> Hop:
     """Return the next hop at the end of a route; if it cannot be reached, the sites before it replace it."""
     hosts = [config.mailboxes[address.lower()]["server"].lower() for address in members]
     tries = [one for site in reversed(path[1:]) for one in _servers(config, site, hosts)]
