@@ -1,7 +1,9 @@
 """Delivery: each message to its next hops until every recipient is delivered or reported, and to mailboxes only once."""
 
 import asyncio
+import contextlib
 import re
+import sqlite3
 import time
 from email.utils import formatdate, parsedate_to_datetime
 from functools import partial
@@ -94,8 +96,11 @@ class Delivery:
     async def clean_up(self) -> None:
         """Delete the rows of duplicate detection whose window has passed, again and again; never returns."""
         while True:
-            await self._node.pause(time.time() + self._node.config["DuplicateCleanupInterval"])
-            self._store.run("DELETE FROM delivered WHERE at <= ?", time.time() - self._node.config.tracking_window)
+            config, now = self._node.config, time.time()
+            ((oldest,),) = self._store.run("SELECT coalesce(min(at), ?) FROM delivered", now)
+            await self._node.pause(max(now + config["DuplicateCleanupInterval"], oldest + config.tracking_window))
+            with contextlib.suppress(sqlite3.Error):  # the disk may be full
+                self._store.run("DELETE FROM delivered WHERE at <= ?", time.time() - self._node.config.tracking_window)
 
 
 def _key(message: Message) -> tuple[str, float] | None:
