@@ -1,7 +1,9 @@
 """The queue database: SQLite, with every commit synced. A message is in it before it is acknowledged."""
 
 import contextlib
+import fcntl
 import json
+import os
 import re
 import sqlite3
 import time
@@ -9,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from config import Refused
 
 # No id is used again (AUTOINCREMENT): a task may still have that of a deleted row.
 SCHEMA = """
@@ -61,7 +65,12 @@ class Store:
     """The database. Every method that changes it has committed when it returns."""
 
     def __init__(self, directory: Path) -> None:
+        """Open the database, which no other process may have. Raises Refused."""
         directory.mkdir(parents=True, exist_ok=True)
+        try:
+            fcntl.flock(os.open(directory, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the process ends
+        except BlockingIOError:
+            raise Refused("data_dir: another process has this queue") from None
         self._db = sqlite3.connect(directory / "queue.db", isolation_level=None)
         self._db.executescript(SCHEMA)
         ((self.database,),) = self.run("SELECT value FROM meta WHERE key = 'database'")
