@@ -38,6 +38,7 @@ class Session:
         self._hello = self._user = ""
         self._named: str | None = None  # the queue database that the client has named
         self._mail: Message | None = None
+        self._accepted: list[str] = []  # the recipient of each RCPT, for the replies of LMTP
         self._in_flight: list[int] = []  # the notifications in the last reply
 
     async def run(self) -> None:
@@ -174,7 +175,7 @@ class Session:
             refuse_if(self._named is None, "503 5.5.1 XSHADOWREQUEST first")
             refuse_if(not _ID.fullmatch(shadow_id), "501 5.5.4 XSHADOW=id")
             mail.shadow_id, mail.primary_name, mail.primary_db = shadow_id, self._peer["name"], self._named
-        self._mail = mail
+        self._mail, self._accepted = mail, []
         return "250 2.1.0 ok"
 
     def _add(self, address: str, found: dict[str, str]) -> str:
@@ -186,6 +187,7 @@ class Session:
         refuse_if(not address or (ours and box is None and not keep), "550 5.1.1 no such mailbox")
         refuse_if(self._listener == "delivery" and not (box and box["sink"]), "451 4.2.1 the mailbox is elsewhere")
         self._mail.recipients[address] = found
+        self._accepted.append(address)
         return "250 2.1.5 ok"
 
     async def _data(self) -> list[str]:
@@ -201,18 +203,19 @@ class Session:
         except (Refusal, sqlite3.Error) as error:
             logging.info(f"{mail.shadow_id}: {error}")
             reply = str(error) if isinstance(error, Refusal) else "452 4.3.1 this cannot be kept now"
-            return [reply] * (len(mail.recipients) if self._listener == "delivery" else 1)
+            return [reply] * (len(self._accepted) if self._listener == "delivery" else 1)
         finally:
             self.busy = False
 
     async def _decide(self, mail: Message) -> list[str]:
-        """Return the reply to a final dot; on the delivery listener one for each recipient."""
+        """Return the reply to a final dot; on the delivery listener one for each RCPT."""
         node, name = self._node, mail.header("Message-ID")
         refuse_if(len(mail.content) > self._most, "552 5.3.4 too large")
         refuse_if(mail.content.lower().count(b"\r\nreceived:") > 50, "554 5.4.6 too many hops")
         mail.internet_id, mail.arrived = (name or "").removeprefix("<").removesuffix(">") or None, time.time()
         if self._listener == "delivery":
-            return [str(reply) for reply in (await node.delivery.into_mailboxes(mail, list(mail.recipients))).values()]
+            replies = await node.delivery.into_mailboxes(mail, list(mail.recipients))
+            return [str(replies[address]) for address in self._accepted]
         if mail.primary_name:
             node.shadow.keep(mail)
             return [f"250 2.6.0 {mail.shadow_id} Queued mail for redundancy"]
