@@ -160,6 +160,8 @@ class Session:
         path = _PATH.fullmatch(words)
         refuse_if(not self._hello, "503 5.5.1 EHLO first")
         refuse_if(path is None or path[1].upper() != keyword, f"501 5.5.4 {keyword}:<address>")
+        refuse_if(not words.isascii(), "553 5.6.7 SMTPUTF8 is not offered")
+        refuse_if(path[2] and ".." in f".{path[2].rpartition('@')[2]}.", "501 5.1.3 a malformed domain")
         found = {key.upper(): value for key, _, value in (word.partition("=") for word in path[3].split())}
         refuse_if(found.keys() - _OFFERED[keyword], "555 5.5.4 this parameter is not offered")
         return path[2], found
