@@ -211,9 +211,9 @@ class Session:
 
     async def _decide(self, mail: Message) -> list[str]:
         """Return the reply to a final dot; on the delivery listener one for each RCPT."""
-        node, name = self._node, mail.header("Message-ID")
+        node, name, head = self._node, mail.header("Message-ID"), b"\r\n" + mail.content.partition(b"\r\n\r\n")[0]
         refuse_if(len(mail.content) > self._most, "552 5.3.4 too large")
-        refuse_if(mail.content.lower().count(b"\r\nreceived:") > 50, "554 5.4.6 too many hops")
+        refuse_if(head.lower().count(b"\r\nreceived:") > 100 and not mail.primary_name, "554 5.4.6 too many hops")
         mail.internet_id, mail.arrived = (name or "").removeprefix("<").removesuffix(">") or None, time.time()
         if self._listener == "delivery":
             replies = await node.delivery.into_mailboxes(mail, list(mail.recipients))
