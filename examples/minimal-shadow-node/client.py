@@ -26,12 +26,13 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """A session; `in_doubt` is true after a final dot was sent and before its reply has arrived."""
+    """A session; `replies` has those that decided, `in_doubt` is true after a final dot and before the last reply to it."""
 
     def __init__(self, config: Config, protocol: str = "smtp", most: float = math.inf) -> None:
         self._name, self._lmtp = config.name, protocol == "lmtp"
         self._idle = min(config["SendConnectionInactivityTimeout"], most)
         self.keywords: dict[str, str] = {}
+        self.replies: dict[str, Reply] = {}
         self.in_doubt = False
         self._writer: asyncio.StreamWriter | None = None
 
@@ -74,7 +75,7 @@ class Client:
             await self._bounded(self._writer.drain())
 
     async def transmit(self, message: Message, recipients: list[str], extra: str = "") -> dict[str, Reply]:
-        """Transmit a message for some of its recipients; return the reply that decided about each. Raises Lost."""
+        """Transmit a message for some of its recipients; return `replies`, which count also if this raises Lost."""
 
         def words(parameters: dict[str, str]) -> str:
             return "".join(f" {key}={value}" for key, value in parameters.items() if "DSN" in self.keywords)
@@ -82,25 +83,30 @@ class Client:
         size = f" SIZE={len(message.content)}" if "SIZE" in self.keywords else ""
         body = " BODY=8BITMIME" if "8BITMIME" in self.keywords and not message.content.isascii() else ""
         reply = await self.command(f"MAIL FROM:<{message.sender}>{size}{body}{words(message.parameters)}{extra}")
-        found = dict.fromkeys(recipients, reply)
         if reply.code // 100 != 2:
-            return found
+            self.replies = dict.fromkeys(recipients, reply)
+            return self.replies
+        accepted: list[str] = []
         for address in recipients:
-            found[address] = await self.command(f"RCPT TO:<{address}>{words(message.recipients[address])}")
-        accepted = [address for address in recipients if found[address].code // 100 == 2]
+            reply = await self.command(f"RCPT TO:<{address}>{words(message.recipients[address])}")
+            if reply.code // 100 == 2:
+                accepted.append(address)
+            else:
+                self.replies[address] = reply
         reply = await self.command("DATA" if accepted else "RSET")
         if reply.code != 354:
             if accepted and reply.code < 400:  # it has taken nothing
                 raise Lost(str(reply))
-            return found | dict.fromkeys(accepted, reply)
+            self.replies |= dict.fromkeys(accepted, reply)
+            return self.replies
         end = b"" if message.content.endswith(b"\r\n") or not message.content else b"\r\n"
         await self._send((b"\r\n" + message.content + end).replace(b"\r\n.", b"\r\n..")[2:])
         self.in_doubt = True
         await self._send(b".\r\n")
         for address in accepted:  # LMTP answers for each recipient, SMTP once for all
-            found[address] = reply = await self._reply() if self._lmtp or address == accepted[0] else reply
+            self.replies[address] = reply = await self._reply() if self._lmtp or address == accepted[0] else reply
         self.in_doubt = False
-        return found
+        return self.replies
 
     async def quit(self) -> None:
         """End the session with QUIT; ignore a server that does not answer."""

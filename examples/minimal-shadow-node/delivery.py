@@ -63,16 +63,16 @@ class Delivery:
                 await client.open(
                     host, port, config.peers[server.lower()]["secret"] if hop.kind == "transport" else None
                 )
-                replies |= await client.transmit(message, left)
+                await client.transmit(message, left)
             except Lost as lost:
                 replies |= dict.fromkeys(left, Reply(451, (f"4.4.1 {lost}",)))
                 client.close()
-                if client.in_doubt:  # it may have the message: no other server gets it
-                    break
-                continue
-            self._node.start(client.quit())
+            else:
+                self._node.start(client.quit())
+            replies |= client.replies
             left = [address for address in left if replies[address].code // 100 == 4]
-            if not left or hop.kind == "transport":
+            # in doubt: it may have the message, so no other server gets it
+            if not left or client.in_doubt or (hop.kind == "transport" and client.replies):
                 break
         return replies
 
