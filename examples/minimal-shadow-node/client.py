@@ -91,8 +91,8 @@ class Client:
             reply = await self.command(f"RCPT TO:<{address}>{words(message.recipients[address])}")
             if reply.code // 100 == 2:
                 accepted.append(address)
-            else:
-                self.replies[address] = reply
+            else:  # 552 after accepted ones means 452: too many recipients (RFC 5321 4.5.3.1.10)
+                self.replies[address] = reply._replace(code=452) if accepted and reply.code == 552 else reply
         reply = await self.command("DATA" if accepted else "RSET")
         if reply.code != 354:
             if accepted and reply.code < 400:  # it has taken nothing
