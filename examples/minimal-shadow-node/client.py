@@ -80,8 +80,11 @@ class Client:
         def words(parameters: dict[str, str]) -> str:
             return "".join(f" {key}={value}" for key, value in parameters.items() if "DSN" in self.keywords)
 
+        if not message.content.isascii() and "8BITMIME" not in self.keywords:  # nothing is converted: return it
+            self.replies = dict.fromkeys(recipients, Reply(554, ("5.6.3 the next hop takes no 8-bit content",)))
+            return self.replies
         size = f" SIZE={len(message.content)}" if "SIZE" in self.keywords else ""
-        body = " BODY=8BITMIME" if "8BITMIME" in self.keywords and not message.content.isascii() else ""
+        body = "" if message.content.isascii() else " BODY=8BITMIME"
         reply = await self.command(f"MAIL FROM:<{message.sender}>{size}{body}{words(message.parameters)}{extra}")
         if reply.code // 100 != 2:
             self.replies = dict.fromkeys(recipients, reply)
