@@ -20,6 +20,7 @@ class Reply(NamedTuple):
 
     code: int
     lines: tuple[str, ...]
+    success: str = ""  # `relayed` or `delivered`: the next hop reports no success, so it is for this node to report
 
     def __str__(self) -> str:
         return " ".join((str(self.code), *self.lines))

@@ -2,24 +2,21 @@
 
 import asyncio
 import contextlib
-import re
 import sqlite3
 import time
-from email.utils import formatdate, parsedate_to_datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 from client import Client, Lost, Reply
+from report import make_report
 from routing import Hop, forks, next_hop
 from store import Message
 
-REPORT = Path(__file__).with_name("report.txt").read_text("utf-8")
-
 
 class Delivery:
-    """Tries next hops, detects duplicates, and writes reports."""
+    """Tries next hops, detects duplicates, and has reports written."""
 
     def __init__(self, node: Any) -> None:
         self._node, self._store = node, node.store
@@ -37,20 +34,23 @@ class Delivery:
                 tries = [self._node.start(self._send(message, hop, to), in_hand=True) for hop, to in hops]
                 for one in await asyncio.gather(*tries):
                     failed |= one
-            if failed:
-                report = _report(message, failed, config.name, self._store.new_id())
-                self._store.done(message, failed, report)
-                if report is not None:
-                    self._node.primary.adopt(report)
+            self.settle(message, failed)
             if message.recipients:
                 await asyncio.sleep(max(0, min(self._node.config["MessageRetryInterval"], expires - time.time())))
+
+    def settle(self, message: Message, settled: dict[str, Reply]) -> None:
+        """Record recipients as delivered or failed, with the report on them if one is due."""
+        if settled:
+            report = make_report(message, settled, self._node.config.name, self._store.new_id)
+            self._store.done(message, settled, report)
+            if report is not None:
+                self._node.primary.adopt(report)
 
     async def _send(self, message: Message, hop: Hop, addresses: list[str]) -> dict[str, Reply]:
         """Try one next hop: record the delivered recipients, and return those that failed for good."""
         hand_over = self.into_mailboxes if hop.kind == "mailbox" else partial(self._transmit, hop)
         replies = await hand_over(message, addresses)
-        if delivered := [address for address, reply in replies.items() if reply.code // 100 == 2]:
-            self._store.done(message, delivered)
+        self.settle(message, {address: reply for address, reply in replies.items() if reply.code // 100 == 2})
         return {address: reply for address, reply in replies.items() if reply.code // 100 == 5}
 
     async def _transmit(self, hop: Hop, message: Message, addresses: list[str]) -> dict[str, Reply]:
@@ -69,7 +69,8 @@ class Delivery:
                 client.close()
             else:
                 self._node.start(client.quit())
-            replies |= client.replies
+            done = "" if "DSN" in client.keywords else "delivered" if hop.kind == "mailbox" else "relayed"
+            replies |= {address: reply._replace(success=done) for address, reply in client.replies.items()}
             left = [address for address in left if replies[address].code // 100 == 4]
             # in doubt: it may have the message, so no other server gets it
             if not left or client.in_doubt or (hop.kind == "transport" and client.replies):
@@ -110,23 +111,3 @@ def _key(message: Message) -> tuple[str, float] | None:
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
     return None if message.internet_id is None else (message.internet_id, submitted)
-
-
-def _report(message: Message, failed: dict[str, Reply], name: str, number: str) -> Message | None:
-    """Return the delivery status notification on failed recipients, or None if there must be none (RFC 3464)."""
-    due = [one for one in failed if "FAILURE" in message.recipients[one].get("NOTIFY", "FAILURE").upper()]
-    if not due or not message.sender:
-        return None
-    envelope, full = message.parameters, message.parameters.get("RET", "").upper() == "FULL"
-    status = f"Original-Envelope-Id: {envelope['ENVID']}\n" if "ENVID" in envelope else ""
-    for address in due:
-        words, code = message.recipients[address], re.match(r"5\.\d{1,3}\.\d{1,3}", failed[address].lines[0])
-        status += f"\nOriginal-Recipient: {words['ORCPT']}\n" if "ORCPT" in words else "\n"
-        status += f"Final-Recipient: rfc822; {address}\nAction: failed\nStatus: {code[0] if code else '5.0.0'}\n"
-        status += f"Diagnostic-Code: smtp; {failed[address]}\n"
-    fields = {"to": message.sender, "name": name, "number": number, "date": formatdate(), "due": ", ".join(due)}
-    text = REPORT.format(**fields, status=status, kind="message/rfc822" if full else "text/rfc822-headers")
-    head, tail = (part.encode() for part in text.replace("\n", "\r\n").rsplit("(original)", 1))
-    quoted = message.content if full else message.content.partition(b"\r\n\r\n")[0] + b"\r\n"
-    to = {message.sender: {"NOTIFY": "NEVER"}}
-    return Message("", {}, to, head + quoted + tail, f"{number}@{name}", number, parent=message.id, copied=False)
