@@ -52,7 +52,7 @@ def test_every_outcome_and_reason_is_a_term(kind: str, word: str):
 
 
 @pytest.mark.parametrize("word", ["clock", "generation", "kind", "role"])
-def test_what_has_values_of_its_own_is_a_term(word: str):
+def test_clock_generation_kind_and_role_are_terms(word: str):
     assert word in ALL
 
 

@@ -11,6 +11,7 @@ from conformance.scenarios.document import Cell, FaultGrid
 from conformance.scenarios.errors import Mark
 from conformance.scenarios.fault_grid import GridFault, GridSize, faults_of, places_of, points_with_faults
 from conformance.scenarios.matrix import Point
+from conformance.scenarios.name_checks import PLACES
 from conformance.scenarios.steps.breaking import Fault
 from conformance.scenarios.yaml_nodes import Node
 from conformance.wire.fault_plan import check_fault
@@ -27,7 +28,9 @@ def armed(cell: Cell) -> Fault | None:
     return action if isinstance(action, Fault) else None
 
 
-@pytest.mark.parametrize("places", [(), ("request-shadow", "XQDISCARD"), ("LHLO", "RSET", "dot")])
+@pytest.mark.parametrize(
+    "places", [(), ("request-shadow", "XQDISCARD"), ("LHLO", "RSET", "dot"), tuple(sorted(PLACES))]
+)
 def test_every_fault_of_a_grid_is_valid_on_a_link(places: tuple[str, ...]) -> None:
     grid = GRID.model_copy(update={"places": places})
     assert not places or set(places_of(grid)) == set(places)

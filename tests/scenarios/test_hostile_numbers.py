@@ -84,7 +84,7 @@ def test_the_largest_allowed_numbers_are_accepted(tmp_path: Path, limit: str) ->
     assert problems_of_steps(tmp_path, send, "advance: 3650d", delivered) == []
 
 
-def test_a_legal_matrix_of_five_thousand_cells_is_read_in_seconds(tmp_path: Path):
+def test_a_legal_matrix_of_five_thousand_cells_is_read_in_less_than_a_minute(tmp_path: Path):
     path = tmp_path / "x.scenario.yaml"
     path.write_text(
         f"{HEAD}axes:\n  a: [{','.join(map(str, range(1, 101)))}]\n  b: [{','.join(f'{n}m' for n in range(1, 51))}]\nsteps:\n"

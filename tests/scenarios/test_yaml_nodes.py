@@ -78,7 +78,7 @@ def test_quoted_scalars_are_text() -> None:
 
 
 def test_every_value_and_key_has_its_line_and_column() -> None:
-    node = node_of("# a comment\n---\na: 1\nlist:\n  - {b: x}\n")
+    node = node_of("# a comment\n---\na: 1\nlist:\n  - {b: x}\n  - [y,\n     z]\n")
     assert node.mark == node.entries["a"].key == Mark(3, 1)
     assert node.entries["a"].node.mark == Mark(3, 4)
     assert node.entries["list"].key == Mark(4, 1)
@@ -87,6 +87,8 @@ def test_every_value_and_key_has_its_line_and_column() -> None:
     assert inner.mark == Mark(5, 5)
     assert inner.entries["b"].key == Mark(5, 6)
     assert inner.entries["b"].node.mark == Mark(5, 9)
+    other = node.entries["list"].node.items[1]
+    assert [other.mark, *(item.mark for item in other.items)] == [Mark(6, 5), Mark(6, 6), Mark(7, 6)]
 
 
 def test_documents_are_split_at_their_lines() -> None:

@@ -65,10 +65,8 @@ def test_a_failure_of_some_cells_is_one_entry_for_each_of_them():
 
 def test_a_cell_that_could_not_be_judged_is_not_drafted():
     wrong = failed("expect.delivered", "RL-ACK-01")
-    unjudged = [
-        draft_cell({"at": "RCPT"}, wrong, outcome=Outcome.ERROR),
-        draft_cell({"at": "DATA"}, wrong, outcome=Outcome.INCONCLUSIVE),
-    ]
+    others = [outcome for outcome in Outcome if outcome not in (Outcome.PASS, Outcome.FAIL)]
+    unjudged = [draft_cell({"at": f"{outcome}"}, wrong, outcome=outcome) for outcome in others]
     assert draft_entries(unjudged) == {}
     (entry,) = draft_entries([*unjudged, draft_cell({"at": "dot"}, wrong)])["mine"]
     assert entry["axes"] == {"at": "dot"}
@@ -164,6 +162,7 @@ def test_an_entry_for_a_check_that_the_scenario_waives_is_not_stale(check: str, 
         ([failed("expect.delivered", "RL-ACK-01"), failed("expect.mailbox", "RL-X")], Outcome.FAIL, False, ""),
         ([], Outcome.PASS, False, "stale baseline"),
         ([failed("expect.delivered", "RL-ACK-01")], Outcome.INCONCLUSIVE, False, ""),
+        ([failed("expect.delivered", "RL-ACK-01")], Outcome.ERROR, False, ""),
         ([], Outcome.NOT_APPLICABLE, False, ""),
     ],
 )

@@ -12,6 +12,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
 from conformance.suite import collect
 from tests.results.stored import plain
+from tests.scenarios import documents
 
 pytest_plugins = ["pytester"]
 
@@ -64,7 +65,9 @@ class Item:
     cell: Cell
 
 
-def test_cells_of_many_messages_are_put_first_and_all_others_keep_their_order(monkeypatch: pytest.MonkeyPatch):
+def test_cells_of_500_messages_or_more_are_put_first_and_all_others_keep_their_order(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     monkeypatch.setattr(collect, "CellItem", Item)
     folder = paths.corpus() / "variations"
     cells = [cell for scenario in read_corpus([folder], paths.fixtures()) for cell in scenario.cells()]
@@ -80,6 +83,16 @@ def test_cells_of_many_messages_are_put_first_and_all_others_keep_their_order(mo
         cell for cell in cells if not cell.scenario.startswith("more-than-a-thousand")
     ]
     assert rest[-1] == "the item of another test"
+    steps = documents.SEND.replace("}", ", count: 250}") + documents.SEND.replace(
+        "send: {as: m", "submit: {as: n, count: COUNT"
+    )
+    few, many = (
+        documents.cells(tmp_path, f"{documents.HEAD}steps:\n{steps.replace('COUNT', count)}")[0]
+        for count in ("249", "250")
+    )
+    items = [Item(few), Item(many)]
+    collect.put_long_cells_first(items)  # type: ignore[arg-type]
+    assert [item.cell for item in items if isinstance(item, Item)] == [many, few]
 
 
 @pytest.mark.long

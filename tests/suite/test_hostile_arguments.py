@@ -14,9 +14,14 @@ from tests.suite.helpers import conformance_command
     [
         (("--clock", "scaled", "--scale", "nan"), "--scale: a number above 0"),
         (("--clock", "scaled", "--scale", "inf"), "--scale: a number above 0"),
+        (("--clock", "scaled", "--scale", "0"), "--scale: a number above 0"),
         (("--cell-timeout", "nan"), "--cell-timeout: a number of seconds above 0"),
         (("--cell-timeout", "1e300"), "--cell-timeout: a number of seconds above 0"),
+        (("--cell-timeout", "0"), "--cell-timeout: a number of seconds above 0"),
+        (("--cells", "0"), "--cells: at least 1"),
         (("--seed", "9" * 30), "--seed: a whole number of 64 bits"),
+        (("--seed", str(2**63)), "--seed: a whole number of 64 bits"),
+        ((f"--seed={-(2**63) - 1}",), "--seed: a whole number of 64 bits"),
         (("--candidate", "../../etc/passwd"), "no such candidate"),
     ],
 )

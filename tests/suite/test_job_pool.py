@@ -58,13 +58,24 @@ def test_jobs_run_at_once_up_to_the_limit_and_each_name_gets_its_result(limit: i
     assert jobs.begun == NAMES
 
 
-def test_heavy_jobs_run_one_after_another_and_others_pass_them():
-    jobs = RecordedJobs(concurrent=3)
-    pool = JobPool(jobs.named(), 3, chunks=False, heavy=["a", "b", "c"])
+@pytest.mark.parametrize(
+    ("limit", "at_once", "begun", "running_at_begin"),
+    [
+        (1, 1, ["a", "b", "c", "d", "e"], [0, 0, 0, 0, 0]),
+        (3, 3, ["a", "d", "e", "b", "c"], [0, 1, 2, 0, 0]),
+        (11, 3, ["a", "d", "e", "b", "c"], [0, 1, 2, 0, 0]),
+        (12, 3, ["a", "b", "d", "e", "c"], [0, 1, 2, 3, 0]),
+    ],
+)
+def test_heavy_jobs_have_a_sixth_of_several_slots_and_others_pass_them(
+    limit: int, at_once: int, begun: list[str], running_at_begin: list[int]
+):
+    jobs = RecordedJobs(concurrent=at_once)
+    pool = JobPool(jobs.named(), limit, chunks=False, heavy=["a", "b", "c"])
     assert [pool.result(name) for name in NAMES] == ["A", "B", "C", "D", "E"]
     pool.close()
-    assert jobs.begun == ["a", "d", "e", "b", "c"]
-    assert jobs.running_at_begin == [0, 1, 2, 0, 0]
+    assert jobs.begun == begun
+    assert jobs.running_at_begin == running_at_begin
 
 
 POOLED = {"scaled": True, "real": True, "virtual": False, "shifted": False}

@@ -146,25 +146,30 @@ def test_an_undamaged_history_is_judged_as_it_was(run: Path, tmp_path: Path, cap
     assert capsys.readouterr().out == "1 cells judged again; 0 differ from what is recorded\n"
 
 
-def test_a_violation_before_the_damage_is_still_a_violation(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("missing", "is_violation"),
+    [pytest.param("drained", True, id="before the damage"), pytest.param("message", False, id="after the damage")],
+)
+def test_a_violation_is_one_before_the_damage_and_none_after_it(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], missing: str, is_violation: bool
 ):
     def change(lines: Lines) -> Lines:
         for line in lines:
             if line.get("kind") == "attempt":
                 line["code"] = 554
-        del lines[first(lines, kind="drained")]
+        del lines[first(lines, kind=missing)]
         return lines
 
     copy = damaged(run, tmp_path, change)
-    assert judge_run(copy, [run.parent]) == 1
+    assert judge_run(copy, [run.parent]) == (1 if is_violation else 3)
     printed = capsys.readouterr().out
-    assert "expect.reply 3: pass -> fail" in printed
+    assert ("expect.reply 3: pass -> fail" in printed) is is_violation
+    assert ("-> fail" in printed) is is_violation
     assert ": judged as far as event " in printed, "the damage is noticed"
 
 
 @pytest.mark.parametrize("command", ["judge", "report", "diff"])
-def test_commands_report_a_run_json_that_is_not_a_regular_file(run: Path, tmp_path: Path, command: str):
+def test_judge_report_and_diff_name_a_run_json_that_is_not_a_regular_file(run: Path, tmp_path: Path, command: str):
     copy = damaged(run, tmp_path, lambda lines: lines)
     (copy / "run.json").unlink()
     (copy / "run.json").mkdir()

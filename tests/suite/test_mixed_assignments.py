@@ -70,3 +70,4 @@ def test_a_server_assigned_to_an_in_process_candidate_is_refused_under_the_shift
     ran = conformance_command("run", "-k", "no-xshadow-for-a-2010-hub", *words, cwd=tmp_path)
     assert ran.returncode == 2
     assert "--clock shifted: reference is no program on this machine" in ran.stderr
+    assert not (tmp_path / "run").exists()

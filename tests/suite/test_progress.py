@@ -18,6 +18,7 @@ from rich.cells import cell_len
 
 from conformance.suite.progress import Progress, ProgressState, count_begun, status_line
 from conformance.verdicts import Outcome
+from conformance.verdicts.outcome import OUTCOME_DISPLAY
 from tests.suite.helpers import ROOT, command, conformance_command, environment
 
 WORDS = ("run", "scenarios/creation/inbound.scenario.yaml", "-k", "waits", "--candidate", "reference",
@@ -27,6 +28,12 @@ WORDS = ("run", "scenarios/creation/inbound.scenario.yaml", "-k", "waits", "--ca
 def test_the_status_line_has_outcomes_running_cells_and_the_count_of_waiting_ones() -> None:
     state = ProgressState(10, {Outcome.PASS: 3, Outcome.FAIL: 1}, [("a::b", 2.5), ("c", 70.0)])
     assert status_line(state, 200) == "✗ 1 ✓ 3  4 waiting  2 running: a::b 2 s, c 1 m 10 s"
+    each = {outcome: number for number, outcome in enumerate(Outcome, 11)}
+    all_ended = ProgressState(sum(each.values()), each, [])
+    shown = status_line(all_ended, 200).removesuffix("  0 waiting  0 running").split(" ")
+    assert sorted(zip(shown[::2], shown[1::2], strict=True)) == sorted(
+        (OUTCOME_DISPLAY[outcome].sign, str(number)) for outcome, number in each.items()
+    )
 
 
 @given(st.text(), st.integers(1, 300))

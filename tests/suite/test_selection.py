@@ -136,8 +136,10 @@ def test_ids_that_list_prints_are_run(tmp_path: Path):
         (("--candidate", "reference+typo"), "no defect 'typo'"),
         (("-k", "no-such-word"), "no cell was found: none matches -k no-such-word"),
         (("no-such-scenario",), "--only no-such-scenario: no scenario 'no-such-scenario'"),
+        (("--requirement", "SR-MNT-3"), "--requirement SR-MNT-3: no row or group 'SR-MNT-3'"),
+        (("--candidate", "postfx"), "--candidate postfx: no such candidate"),
     ],
-    ids=["defect", "keyword", "id"],
+    ids=["defect", "keyword", "id", "requirement", "candidate"],
 )
 def test_a_name_that_matches_nothing_is_reported_once_as_a_usage_error(
     tmp_path: Path, arguments: tuple[str, ...], why: str

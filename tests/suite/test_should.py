@@ -59,7 +59,7 @@ def test_a_broken_should_is_a_violation_with_should_fail(tmp_path: Path):
     assert "0 differ from what is recorded" in judged.stdout
 
 
-def test_the_environments_scenarios_servers_and_servers_full_fail_on_a_broken_should() -> None:
+def test_the_environments_scenarios_servers_and_servers_full_run_with_should_fail() -> None:
     parsed = configparser.ConfigParser(interpolation=None)
     parsed.read(ROOT / "tox.ini", encoding="utf-8")
     for environment in ("scenarios", "servers", "servers-full"):

@@ -164,6 +164,8 @@ def test_a_killed_run_is_aggregated_and_its_incomplete_cell_is_counted(tmp_path:
     ran = conformance_command("aggregate", "run", "--out", "tables", cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "2 cells, 1 of them cut short" in " ".join(ran.stdout.split())
+    matrix = json.loads((tmp_path / "tables" / "tables" / "matrix.json").read_bytes())
+    assert sum(row["passed"] for row in matrix) == 1, "the cell that had ended"
 
 
 def test_a_reader_of_the_output_that_ends_early_is_no_error_of_the_harness(tmp_path: Path):
