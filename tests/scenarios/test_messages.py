@@ -156,10 +156,10 @@ def test_a_body_is_padded_to_the_octet(more: int) -> None:
     assert max(map(len, body.split(b"\r\n"))) <= 78
 
 
-def test_a_size_below_the_bodys_own_is_refused() -> None:
+def test_a_size_that_padding_cannot_reach_is_refused() -> None:
     own = len(body_of(build_message("m", **USUAL)))
     assert build_message("m", **USUAL, size=own) == build_message("m", **USUAL)
-    for size in (own - 1, 5):
+    for size in (own - 1, 5, own + 1):  # the shortest line is CRLF
         with pytest.raises(ValueError, match=f"a body of {own} octets cannot be padded to {size}"):
             build_message("m", **USUAL, size=size)
 

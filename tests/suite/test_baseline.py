@@ -330,6 +330,20 @@ def test_a_rewritten_baseline_keeps_the_comments(tmp_path: Path):
     assert (race["comment"], race["sometimes"]) == ("it is a race", "it depends on the disk")
 
 
+@pytest.mark.parametrize("second", ["only at DATA", None], ids=["another comment", "no comment"])
+def test_a_rewritten_baseline_keeps_the_comments_of_cells_of_one_scenario_apart(second: str | None):
+    """Every cell fails for the same reason, of which one entry would do otherwise."""
+    entry = KnownFailure(
+        scenario="sends", axes={"at": "RCPT"}, check="expect.delivered", requirement="RL-ACK-01", comment="only at RCPT"
+    )
+    other = entry.model_copy(update={"axes": {"at": "DATA"}, "comment": second})
+    baseline = Baseline(candidate="mine", known=(entry, other) if second else (entry,))
+    wrong = failed("expect.delivered", "RL-ACK-01")
+    cells = [draft_cell({"at": at}, wrong) for at in ("RCPT", "DATA")]
+    comments = [(one["axes"], one["comment"]) for one in draft_entries(cells, {"mine": baseline})["mine"]]
+    assert comments == [({"at": "RCPT"}, "only at RCPT"), ({"at": "DATA"}, second or "say why: seen: nothing")]
+
+
 @pytest.mark.long
 @pytest.mark.integration
 def test_one_command_rewrites_a_baseline_and_failures_of_new_cells_are_listed(pytester: pytest.Pytester, run):

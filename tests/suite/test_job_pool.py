@@ -103,10 +103,11 @@ def test_documentation_and_help_say_for_which_clocks_cells_has_no_effect():
     assert option.endswith(f"no effect with --clock {' and '.join(idle)}")
 
 
-def test_a_worker_begins_only_the_jobs_of_the_requested_chunk():
+@pytest.mark.parametrize("requested", ["c", "d"])
+def test_a_worker_begins_only_the_jobs_of_the_requested_chunk(requested: str):
     jobs = RecordedJobs(concurrent=2)
     pool = JobPool(jobs.named(), 2, chunks=True)
-    assert pool.result("c") == "C"
+    assert pool.result(requested) == requested.upper()
     pool.close()
     assert jobs.begun == ["c", "d"]
 

@@ -22,6 +22,7 @@ from conformance.suite.selection import (
     read_id,
     select,
 )
+from tests.scenarios import documents
 from tests.suite.helpers import ROOT, conformance_command
 
 CELLS = tuple(cell for one in read_corpus([paths.corpus() / "timeouts"], paths.fixtures()) for cell in one.cells())
@@ -34,8 +35,14 @@ def chosen(only: list[str] = [], requirements: list[str] = []) -> list[str]:  # 
     return [cell.id for cell, wanted in zip(CELLS, select(CELLS, only, requirements), strict=True) if wanted]
 
 
-def test_an_id_selects_one_cell_and_an_axis_value_all_cells_that_have_it():
+def test_an_id_selects_one_cell_and_an_axis_value_all_cells_that_have_it(tmp_path: Path):
     assert chosen([STALLS]) == [STALLS]
+    axes = "axes: {n: [1, 2], to: [a@x.test, b@x.test]}\nimplied: {n: 1}\n"
+    step = "  - send: {as: m, to: '${to}', via: mbx1, count: '${n}'}\n"
+    cells = documents.cells(tmp_path, f"{documents.HEAD}{axes}steps:\n{step}")
+    one = "a-scenario[to=a@x.test]"
+    assert [cell.id for cell, wanted in zip(cells, select(cells, [one], []), strict=True) if wanted] == [one]
+    assert {cell.id for cell in cells} > {one, "a-scenario[n=2,to=a@x.test]"}
     assert read_id(STALLS).axes["silent-from"] == "dot"
     some = chosen(["shadow-stalls[reject=yes]"])
     assert len(some) > 1

@@ -115,6 +115,9 @@ def test_a_shard_that_made_no_run_is_an_error_unless_it_had_no_cell(code: int, l
     broken = Shard(2, code, tmp_path / "2", "error: candidate absent is not known here")
     with pytest.raises(RunDirectoryError, match=r"shard 3 wrote no run:\nerror: candidate absent"):
         merge_shards([ran, empty, broken], tmp_path / "more")
+    killed = Shard(2, -9, tmp_path / "2", f"{NO_CELL_FOUND}: name some")
+    with pytest.raises(RunDirectoryError, match="shard 3 wrote no run"):
+        merge_shards([ran, empty, killed], tmp_path / "more")
     assert not (tmp_path / "more").exists()
 
 
