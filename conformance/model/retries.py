@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from conformance.faults import DELAYING_FAULTS, HOLDING_FAULTS
-from conformance.history.events import FaultFired, Reply
+from conformance.history.events import FaultArmed, FaultFired, Reply
 from conformance.model.facts import Facts
 from conformance.model.relaying import Handing, HopConnection, Key, Relaying, Try, needs_smtputf8, sessions_from
 from conformance.model.rules import rule
@@ -58,8 +58,8 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
     """Add a violation for the first gap between tries that is longer than MessageRetryInterval.
 
     `key` is server, message and recipient; `handing` made the server responsible. Gaps count from its acknowledgement until the
-    server has nothing more to do for the recipient, or the message expires. Times in which it was down or may have waited for a
-    silent or slow next hop count as tries.
+    server has nothing more to do for the recipient, or the message expires. Times in which it was down, could not write to its disk
+    or may have waited for a silent or slow next hop count as tries.
     """
     server, name, recipient = key
     acknowledged = handing.acknowledged
@@ -98,7 +98,8 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
     spans += [(contact.t, contact.end_t, None) for contact in contacts]
     down, limit = _down_times(facts, server, handing.responsible_n or acknowledged.n)
     swallowed = _swallowed_connection_times(facts, server, hops, acknowledged.n)
-    spans += [(begin, end, None) for begin, end in (*down, *swallowed, *_slow_session_times(facts, server, hops))]
+    waits = (*down, *swallowed, *_slow_session_times(facts, server, hops), *_disk_fault_times(facts, server, interval))
+    spans += [(begin, end, None) for begin, end in waits]
     since, last = acknowledged.t, None
     for begin, end, one in sorted(spans, key=lambda span: span[:2]):
         if begin >= min(until, limit):
@@ -116,6 +117,25 @@ def _check_gaps(facts: Facts, finding: Finding, relaying: Relaying, key: Key, ha
             last_reply.n if last_reply is not None else acknowledged.n,
             row="RL-RTY-02" if _is_not_redundant(last_reply) else None,
         )
+
+
+def _disk_fault_times(facts: Facts, server: str, interval: float) -> Iterator[tuple[float, float]]:
+    """Yield begin and end, in documented seconds, of each time in which a server may wait for its disk with the next try.
+
+    That is while a fault is in force on the disk, since the server cannot record what it has passed on, and for one interval
+    (MessageRetryInterval) more: it notices at its next write that there is room.
+    """
+    begin: float | None = None
+    for armed in facts.trace.events_of(FaultArmed):
+        if f"{server} disk" not in armed.links:
+            continue
+        if not armed.healed:
+            begin = armed.t if begin is None else begin
+        elif begin is not None:
+            yield begin, armed.t + interval
+            begin = None
+    if begin is not None:
+        yield begin, facts.end_t
 
 
 def _slow_session_times(facts: Facts, server: str, hops: set[str]) -> Iterator[tuple[float, float]]:

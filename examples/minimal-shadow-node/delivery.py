@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import sqlite3
 import time
 from email.utils import parsedate_to_datetime
@@ -34,23 +35,34 @@ class Delivery:
                 tries = [self._node.start(self._send(message, hop, to), in_hand=True) for hop, to in hops]
                 for one in await asyncio.gather(*tries):
                     failed |= one
-            self.settle(message, failed)
+            await self.settle(message, failed)
             if message.recipients:
                 await asyncio.sleep(max(0, min(self._node.config["MessageRetryInterval"], expires - time.time())))
 
-    def settle(self, message: Message, settled: dict[str, Reply]) -> None:
-        """Record recipients as delivered or failed, with the report on them if one is due."""
-        if settled:
-            report = make_report(message, settled, self._node.config.name, self._store.new_id)
-            self._store.done(message, settled, report)
-            if report is not None:
-                self._node.primary.adopt(report)
+    async def settle(self, message: Message, settled: dict[str, Reply]) -> None:
+        """Record recipients as delivered or failed, with the report on them if one is due; while the disk is full, wait."""
+        while settled:
+            try:
+                report = make_report(message, settled, self._node.config.name, self._store.new_id)
+                self._store.done(message, settled, report)
+            except sqlite3.Error as error:
+                logging.info(f"{message.shadow_id}: {error}")
+                if self._node.leaving.is_set():
+                    return
+                await asyncio.sleep(5)
+            else:
+                settled = {}
+                if report is not None:
+                    self._node.primary.adopt(report)
 
     async def _send(self, message: Message, hop: Hop, addresses: list[str]) -> dict[str, Reply]:
         """Try one next hop: record the delivered recipients, and return those that failed for good."""
         hand_over = self.into_mailboxes if hop.kind == "mailbox" else partial(self._transmit, hop)
-        replies = await hand_over(message, addresses)
-        self.settle(message, {address: reply for address, reply in replies.items() if reply.code // 100 == 2})
+        try:
+            replies = await hand_over(message, addresses)
+        except sqlite3.Error as error:
+            replies = dict.fromkeys(addresses, Reply(452, (f"4.3.1 {error}",)))
+        await self.settle(message, {address: reply for address, reply in replies.items() if reply.code // 100 == 2})
         return {address: reply for address, reply in replies.items() if reply.code // 100 == 5}
 
     async def _transmit(self, hop: Hop, message: Message, addresses: list[str]) -> dict[str, Reply]:

@@ -217,7 +217,7 @@ class Session:
         mail.internet_id, mail.arrived = (name or "").removeprefix("<").removesuffix(">") or None, time.time()
         if self._listener == "delivery":
             replies = await node.delivery.into_mailboxes(mail, list(mail.recipients))
-            node.delivery.settle(mail, {address: one for address, one in replies.items() if one.code // 100 == 2})
+            await node.delivery.settle(mail, {address: one for address, one in replies.items() if one.code // 100 == 2})
             return [str(replies[address]) for address in self._accepted]
         if mail.primary_name:
             node.shadow.keep(mail)

@@ -106,15 +106,21 @@ class Store:
         return [Message(**json.loads(row), content=content, id=key) for key, row, content in self.run(query, *values)]
 
     def done(self, message: Message, addresses: Iterable[str], report: Message | None = None) -> None:
-        """Record recipients as delivered or failed, with the report on them; the message may then be processed."""
-        for address in addresses:
-            del message.recipients[address]
-        with self._db:
-            self.run("BEGIN IMMEDIATE")
-            self.save(message)
-            if report is not None:
-                self.add(report)
-            self._finish(message.id)
+        """Record recipients as delivered or failed, with the report on them; the message may then be processed.
+
+        Raises sqlite3.Error; nothing has changed then.
+        """
+        settled = {address: message.recipients.pop(address) for address in addresses}
+        try:
+            with self._db:
+                self.run("BEGIN IMMEDIATE")
+                self.save(message)
+                if report is not None:
+                    self.add(report)
+                self._finish(message.id)
+        except sqlite3.Error:
+            message.recipients |= settled
+            raise
 
     def _finish(self, number: int | None) -> None:
         """Delete a message and queue its notifications once it is processed: its recipients and its reports are done."""
