@@ -6,10 +6,16 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from conformance.history import values
 from conformance.history.events import AnyEvent, Event, Reply
-from conformance.history.values import Digest, Operation, RecordedValue, TalkExchange
+from conformance.history.values import RecordedValue
 
 KINDS = [kind for kind in get_args(get_args(AnyEvent)[0]) if issubclass(kind, Event)]
+VALUES = [
+    value
+    for value in vars(values).values()
+    if isinstance(value, type) and issubclass(value, RecordedValue) and value is not RecordedValue
+]
 
 
 def nullable_fields(kind: type[RecordedValue]) -> "list[Field[Any]]":
@@ -18,8 +24,9 @@ def nullable_fields(kind: type[RecordedValue]) -> "list[Field[Any]]":
     return [field for field in fields(kind) if NoneType in get_args(hints[field.name])]
 
 
-@pytest.mark.parametrize("kind", [*KINDS, Digest, Operation, TalkExchange], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*KINDS, *VALUES], ids=lambda kind: kind.__name__)
 def test_nullable_fields_are_none_by_default(kind: type[RecordedValue]):
     """A run's file leaves out what is None: without this default the field could not be read again, or as something else."""
     assert {"enhanced", "recipient", "operation"} <= {field.name for field in nullable_fields(Reply)}, "they are found"
+    assert {value.__name__ for value in VALUES} >= {"Digest", "Operation", "TalkExchange"}
     assert [field.name for field in nullable_fields(kind) if field.default is not None] == []

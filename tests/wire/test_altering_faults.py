@@ -1,5 +1,6 @@
 """Faults that change octets: garble, replace, answer."""
 
+from functools import partial
 from typing import cast
 
 import pytest
@@ -8,7 +9,7 @@ from conformance.history.events import Command, Connected, Content, FaultFired, 
 from conformance.wire.faults import altering
 from conformance.wire.faults.handlers import FaultContext
 from conformance.wire.units import CommandLine, ContentPart, PendingReply, WholeReply
-from tests.wire.peers import BODY, World, run, send_message
+from tests.wire.peers import BODY, Peer, World, run, send_message
 
 
 def test_a_garbled_command_is_recorded_as_the_server_gets_it() -> None:
@@ -164,6 +165,29 @@ def test_what_was_forwarded_before_the_fault_was_armed_is_not_garbled() -> None:
         assert isinstance(garbled, type(unit))
         assert garbled.raw[:1] == unit.raw[:1]
         assert garbled.raw[1] == unit.raw[1] ^ 0x80
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_of_a_line_amid_which_the_fault_is_armed_the_rest_is_garbled(when: str) -> None:
+    async def test(world: World) -> None:
+        client = await world.connect_greeted()
+        server = world.server
+        server.data_received = partial(Peer.data_received, server)  # type: ignore[method-assign]  # it answers nothing
+        if when == "before":
+            one, other, line = client, server, b"NOOP x\r\n"
+        else:
+            one, other, line = server, client, b"250 ok\r\n"
+            client.write(b"NOOP\r\n")
+            await server.wait_for(b"NOOP\r\n")
+        received = other.octets
+        one.write(line[:2])
+        await other.wait_for(received + line[:2])
+        world.arm("garble", at="NOOP", when=when)
+        one.write(line[2:])
+        await other._until(lambda: other.octets.endswith(b"\r\n"))
+        assert other.octets == received + line[:2] + bytes(octet ^ 0x80 for octet in line[2:-2]) + b"\r\n"
+
+    run(test)
 
 
 @pytest.mark.parametrize("does", ["replace", "answer"])

@@ -123,9 +123,10 @@ def test_a_comment_is_no_part_of_the_action(value: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", [b"message/delivery-status", b"message/global-delivery-status"])
-def test_a_status_part_in_a_multipart_of_another_type_is_a_report_without_the_form(kind: bytes) -> None:
-    report = (REPORT % b"").replace(b"multipart/report", b"multipart/mixed").replace(b"message/delivery-status", kind)
-    found = digest(report)
+def test_the_form_of_a_report_in_a_mixed_multipart_is_not_judged(kind: bytes) -> None:
+    report = (REPORT % b"").replace(b"message/delivery-status", kind)
+    assert digest(report).form_problem == "it has no valid Date", "it is judged in a multipart/report"
+    found = digest(report.replace(b"multipart/report", b"multipart/mixed"))
     assert (found.report, found.failed, found.form_problem) == ("delivery-status", ("bob@corp.test",), "")
 
 
@@ -143,10 +144,12 @@ def test_a_report_of_another_type_is_not_a_report() -> None:
     assert digest(b"Subject: multipart/report\r\n\r\nx").report is None
 
 
-def test_a_status_part_in_a_mixed_multipart_is_a_report_too() -> None:
+def test_a_status_part_in_a_mixed_multipart_and_in_no_other_is_a_report_too() -> None:
     mixed = (REPORT % b"").replace(b"multipart/report;\r\n\treport-type=delivery-status;", b"multipart/mixed;")
     found = digest(mixed)
     assert (found.report, found.action, found.failed) == ("delivery-status", "failed", ("bob@corp.test",))
+    for other in (b"alternative", b"related", b"digest"):
+        assert digest(mixed.replace(b"multipart/mixed", b"multipart/" + other)).report is None
     quoted = mixed.replace(b"Content-Type: message/delivery-status", b"X-Not: Content-Type: message/delivery-status")
     assert digest(quoted).report is None
 
@@ -271,7 +274,9 @@ def test_the_cutting_of_the_content_does_not_change_the_digest(pieces: list[byte
 
 
 @pytest.mark.parametrize("beyond", [-3, -1, 0, 1, 70_000])
-def test_the_digest_of_a_header_beyond_the_limit_depends_on_neither_the_reads_nor_the_trace_fields(beyond: int) -> None:
+def test_the_stable_digest_of_a_header_beyond_the_limit_depends_on_neither_the_reads_nor_trace_fields_before_it(
+    beyond: int,
+) -> None:
     filler = b"X-Filler: " + b"x" * 54 + b"\r\n"
     header = (filler * (MAX_KEPT // len(filler) + 2_000))[: MAX_KEPT + beyond - 2] + b"\r\n"
     content = header + b"\r\nbody\r\n"
@@ -281,7 +286,13 @@ def test_the_digest_of_a_header_beyond_the_limit_depends_on_neither_the_reads_no
         for at in range(0, len(content), size):
             digester.feed(content[at : at + size])
         assert digester.digest() == whole
-    assert digest(b"Received: from x\r\n" + content).stable_sha256 == whole.stable_sha256
+    for field in (
+        b"Received: from x\r\n\tby y\r\n",
+        b"Return-Path: <a>\r\n",
+        b"Delivered-To: b\r\n",
+        b"X-Original-To: c\r\n",
+    ):
+        assert digest(field + content).stable_sha256 == whole.stable_sha256
     assert digest(header + b"\r\nbodY\r\n").stable_sha256 != whole.stable_sha256
 
 

@@ -3,6 +3,7 @@
 import hypothesis.strategies as st
 from hypothesis import example, given, settings
 
+from conformance.faults import DELAYING_FAULTS, HOLDING_FAULTS
 from conformance.history.events import Content, FaultFired
 from conformance.scenarios.steps.breaking import Fault
 from tests.wire.peers import World, run
@@ -68,4 +69,7 @@ def test_a_mixture_of_timing_faults_changes_no_octet(faults: list[dict[str, obje
 
 
 def test_each_timing_fault_fires() -> None:
+    assert set(PARTS) == DELAYING_FAULTS | HOLDING_FAULTS | {"split"}, (
+        "every kind that keeps octets back, and the splitting one"
+    )
     assert sorted(converse(ONE_OF_EACH)[3]) == sorted(PARTS)

@@ -49,7 +49,7 @@ def test_a_partition_refuses_a_connection_that_a_fault_holds() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("held_by", ["black hole", "frozen server"])
+@pytest.mark.parametrize("held_by", ["black hole", "frozen server", "frozen client"])
 def test_a_connection_that_a_fault_holds_is_held_by_what_begins_meanwhile(held_by: str) -> None:
     async def test(world: World) -> None:
         world.arm("stall", at="connect")
@@ -58,7 +58,7 @@ def test_a_connection_that_a_fault_holds_is_held_by_what_begins_meanwhile(held_b
         if held_by == "black hole":
             partition(world, how="blackhole")
         else:
-            world.links.freeze("b", True)
+            world.links.freeze("b" if held_by == "frozen server" else "a", True)
         world.links.heal("f")
         await world.wait_round_trip("d")
         assert not world.served
@@ -66,7 +66,7 @@ def test_a_connection_that_a_fault_holds_is_held_by_what_begins_meanwhile(held_b
         if held_by == "black hole":
             world.links.heal("p")
         else:
-            world.links.freeze("b", False)
+            world.links.freeze("b" if held_by == "frozen server" else "a", False)
         await client.wait_for(b"220 mini\r\n")
 
     run(test)

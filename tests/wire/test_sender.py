@@ -94,16 +94,22 @@ def test_an_accepted_message_is_sent_octet_for_octet() -> None:
     assert heard[4:8] == [b"A: b\r\n", b"\r\n", b".dot\r\n", b".\r\n"], "without stuffing"
 
 
+REFUSED_SESSIONS: list[tuple[tuple[bytes | None, ...], Identity | None, int]] = [
+    ((b"554 5.3.2 no\r\n",), None, 554),
+    ((b"421 4.3.2 no\r\n", None), None, 421),
+    ((b"220 x\r\n", b"451 4.3.0 no\r\n"), None, 451),
+    ((b"220 x\r\n", b"502 no\r\n", b"502 no\r\n"), None, 502),
+    ((*EHLO, b"454 4.7.0 no\r\n"), Identity(tls=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)), 454),
+    ((*EHLO, b"535 5.7.8 no\r\n"), Identity(user="u", secret="p"), 535),
+    ((EHLO[0], b"250-x\r\n250 XSHADOW\r\n", b"451 no\r\n"), Identity(offers_xshadow=True), 451),
+]
+"""Replies that refuse a session before any mail, at each step; the identity that takes the step, and the code."""
+
+
 @pytest.mark.parametrize(
     ("turns", "identity", "code", "accepted", "refused"),
     [
-        ((b"554 5.3.2 no\r\n",), None, 554, (), ()),
-        ((b"421 4.3.2 no\r\n", None), None, 421, (), ()),
-        ((b"220 x\r\n", b"451 4.3.0 no\r\n"), None, 451, (), ()),
-        ((b"220 x\r\n", b"502 no\r\n", b"502 no\r\n"), None, 502, (), ()),
-        ((*EHLO, b"454 4.7.0 no\r\n"), Identity(tls=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)), 454, (), ()),
-        ((*EHLO, b"535 5.7.8 no\r\n"), Identity(user="u", secret="p"), 535, (), ()),
-        ((EHLO[0], b"250-x\r\n250 XSHADOW\r\n", b"451 no\r\n"), Identity(offers_xshadow=True), 451, (), ()),
+        *((*session, (), ()) for session in REFUSED_SESSIONS),
         ((*EHLO, b"451 4.3.0 no\r\n", b"250 ok\r\n"), None, 451, (), ()),
         ((*EHLO, b"250 ok\r\n", b"550 5.1.1 no\r\n", b"250 ok\r\n"), None, 550, (), ("b@x",)),
         ((*EHLO, b"250 ok\r\n", b"421 4.4.2 bye\r\n", None), None, 421, (), ()),
@@ -431,32 +437,39 @@ def test_a_session_whose_end_was_announced_since_the_last_turn_of_the_loop_is_no
     asyncio.run(main())
 
 
-def test_a_refused_session_is_not_used_for_the_next_message() -> None:
+@pytest.mark.parametrize(
+    ("turns", "identity", "code"), [*REFUSED_SESSIONS, ((*EHLO, b"421 4.3.2 no\r\n", None), None, 421)]
+)
+def test_a_refused_session_is_not_used_for_the_next_message(
+    turns: tuple[bytes | None, ...], identity: Identity | None, code: int
+) -> None:
     async def main() -> None:
-        async with asyncio.timeout(10), scripted_server(b"554 5.3.2 no\r\n") as (address, heard):
-            sender = Sender(address)
-            assert (await sender.send(ONE)).code == 554
+        async with asyncio.timeout(10), scripted_server(*turns) as (address, heard):
+            sender = Sender(address, identity)
+            assert (await sender.send(ONE)).code == code
             assert not sender.usable
-            assert (await sender.send(ONE)).code == 554, "the greeting of a new session"
-            assert heard == []
+            said = list(heard)
+            assert (await sender.send(ONE)).code == code
+            assert heard == said * 2, "a new session, refused at the same step"
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("at", ["MAIL", "dot"])
+@pytest.mark.parametrize("at", ["greeting", "MAIL", "dot"])
 def test_after_421_the_server_closes_the_session_first(at: str) -> None:
     closed_first: list[str] = []
     over = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"220 x\r\n")
-        async for line in reader:
-            if line.startswith(b"MAIL" if at == "MAIL" else b".\r"):
-                writer.write(b"421 4.4.2 too old\r\n")
-                await asyncio.sleep(0.1)
-                closed_first.append("client" if reader.at_eof() else "server")
-                break
-            writer.write(b"354 go\r\n" if line.startswith(b"DATA") else b"250 ok\r\n" if line[4:5] == b" " else b"")
+        if at != "greeting":
+            writer.write(b"220 x\r\n")
+            async for line in reader:
+                if line.startswith(b"MAIL" if at == "MAIL" else b".\r"):
+                    break
+                writer.write(b"354 go\r\n" if line.startswith(b"DATA") else b"250 ok\r\n" if line[4:5] == b" " else b"")
+        writer.write(b"421 4.4.2 too old\r\n")
+        await asyncio.sleep(0.1)
+        closed_first.append("client" if reader.at_eof() else "server")
         writer.close()
         over.set()
 

@@ -1,5 +1,6 @@
 """The parser: how octets become units, whatever reads they arrive in."""
 
+import itertools
 import sys
 from collections.abc import Sequence
 
@@ -180,6 +181,11 @@ def test_a_response_pipelined_after_a_refused_auth_is_redacted_and_has_no_verb(
 )
 def test_a_credential_is_redacted_whatever_the_spacing_and_case(line: bytes, recorded: str) -> None:
     assert parse((S, b"220 x\r\n"), (C, line + b"\r\n"))[-1][::2] == ("command", recorded)
+    spaces = ("", " ", "\t", " \t ")
+    for before, verb, between, behind in itertools.product(spaces, ("AUTH", "auth", "AuTh"), spaces[1:], spaces[1:]):
+        shown = f"{before}{verb}{between}Plain"
+        units = parse((S, b"220 x\r\n"), (C, f"{shown}{behind}c2VjcmV0\r\n".encode()))
+        assert units[-1][::2] == ("command", f"{shown} (redacted)")
 
 
 def test_octets_after_starttls_are_not_parsed() -> None:
