@@ -155,8 +155,8 @@ class World:
         """Every session that has not ended."""
         return tuple(relay for link in self.links for relay in link.relays)
 
-    async def connect(self, server: str = "b", *, client: str = "a") -> Peer:
-        address = self.links.address(client, server, "smtp")
+    async def connect(self, server: str = "b", *, client: str = "a", listener: str = "smtp") -> Peer:
+        address = self.links.address(client, server, listener)
         _, peer = await asyncio.get_running_loop().create_connection(Peer, *address)
         self.clients.append(peer)
         return peer

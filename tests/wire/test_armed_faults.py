@@ -41,16 +41,27 @@ def test_a_fault_at_an_operation_fires_at_its_command(operation: str, line: byte
     run(test)
 
 
-def test_a_fault_on_another_link_changes_nothing() -> None:
+@pytest.mark.parametrize(
+    ("fields", "link"),
+    [
+        ({"to": "c"}, ("a", "c", "smtp")),
+        ({"from": "d", "to": "*"}, ("d", "c", "smtp")),
+        ({"listener": "lmtp"}, ("a", "b", "lmtp")),
+    ],
+    ids=["to another server", "from another client", "to another listener"],
+)
+def test_a_fault_on_another_link_changes_nothing(fields: dict[str, str], link: tuple[str, str, str]) -> None:
     async def test(world: World) -> None:
-        world.arm("drop", at="NOOP", to="c")
+        await world.links.open("a", "b", "lmtp", world.links.link("a", "b", "smtp").target)
+        world.arm("drop", at="NOOP", **fields)
         client = await world.connect_greeted()
         await client.exchange(b"NOOP\r\n", b"NOOP\r\n")
         world.arm("drop", at="VRFY", **{"as": "own"})  # from now on this link too asks the faults about each unit
         await client.exchange(b"NOOP\r\n", b"NOOP\r\n")
         assert not world.events(FaultFired)
-        assert world.events(FaultArmed)[0].links == ("a -> c smtp",)
-        other = await world.connect("c")
+        client_name, server, listener = link
+        assert world.events(FaultArmed)[0].links == (f"{client_name} -> {server} {listener}",)
+        other = await world.connect(server, client=client_name, listener=listener)
         other.write(b"NOOP\r\n")
         assert await other.wait_closed() == "fin", "on its own link it fires"
 

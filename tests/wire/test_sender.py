@@ -259,24 +259,25 @@ def test_a_pipelined_envelope_is_sent_before_its_first_reply() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replies", "code"),
+    ("replies", "code", "then"),
     [
-        (b"451 4.3.0 no\r\n503 no\r\n504 no\r\n503 no\r\n", 451),
-        (b"250 ok\r\n550 no\r\n551 no\r\n503 no\r\n", 551),
-        (b"250 ok\r\n550 no\r\n250 ok\r\n452 no\r\n", 452),
-        (b"250 ok\r\n250 ok\r\n250 ok\r\n452 no\r\n", 452),
-        (b"250 ok\r\n250 ok\r\n550 no\r\n452 no\r\n", 452),
+        (b"451 4.3.0 no\r\n503 no\r\n504 no\r\n503 no\r\n", 451, b"RSET\r\n"),
+        (b"250 ok\r\n550 no\r\n551 no\r\n503 no\r\n", 551, b"RSET\r\n"),
+        (b"250 ok\r\n550 no\r\n551 no\r\n354 go\r\n", 551, b".\r\n"),  # the server waits for a content
+        (b"250 ok\r\n550 no\r\n250 ok\r\n452 no\r\n", 452, b"RSET\r\n"),
+        (b"250 ok\r\n250 ok\r\n250 ok\r\n452 no\r\n", 452, b"RSET\r\n"),
+        (b"250 ok\r\n250 ok\r\n550 no\r\n452 no\r\n", 452, b"RSET\r\n"),
     ],
 )
 def test_the_refusal_of_mail_or_of_every_rcpt_or_else_of_data_is_the_result_of_a_pipelined_envelope(
-    replies: bytes, code: int
+    replies: bytes, code: int, then: bytes
 ) -> None:
     turns = (*GROUPS, b"", b"", b"", replies, b"250 ok\r\n", b"221 bye\r\n")
     recipients = (Recipient("b@x"), Recipient("c@x"))
     outcome, heard = run(turns, Transmission("a@x", recipients, ONE.content, pipelining=True))
     assert outcome.code == code
     assert heard[2:] == [
-        b"RCPT TO:<b@x>\r\n", b"RCPT TO:<c@x>\r\n", b"DATA\r\n", b"RSET\r\n", b"QUIT\r\n",
+        b"RCPT TO:<b@x>\r\n", b"RCPT TO:<c@x>\r\n", b"DATA\r\n", then, b"QUIT\r\n",
     ]  # fmt: skip
 
 
@@ -297,6 +298,10 @@ def test_a_server_without_pipelining_is_sent_one_command_at_a_time() -> None:
     outcome, heard = run(turns, Transmission("a@x", (Recipient("b@x"),), ONE.content, pipelining=True))
     assert (outcome.code, outcome.refused) == (550, ("b@x",))
     assert heard[1:4] == [b"MAIL FROM:<a@x> SIZE=14\r\n", b"RCPT TO:<b@x>\r\n", b"RSET\r\n"]
+    turns = (*EHLO, b"250 ok\r\n", b"421 4.4.2 bye\r\n", None)
+    recipients = (Recipient("b@x"), Recipient("c@x"))
+    _, heard = run(turns, Transmission("a@x", recipients, ONE.content, pipelining=True))
+    assert heard[1:] == [b"MAIL FROM:<a@x> SIZE=14\r\n", b"RCPT TO:<b@x>\r\n"], "the other RCPT waits for the reply"
 
 
 def test_parameters_are_sent_with_mail_and_rcpt() -> None:
