@@ -47,10 +47,12 @@ def test_a_secret_is_redacted_in_every_encoding(how: str):
 @pytest.mark.parametrize("order", [1, -1], ids=["shorter first", "longer first"])
 def test_of_two_secrets_that_begin_alike_the_longer_is_redacted_as_a_whole(order: int):
     secrets = Secrets()
-    for secret in ("hunter2-is", "hunter2-is-longer")[::order]:
+    alike = ["hunter2-is" + "-longer" * times for times in range(8)]
+    for secret in alike[::order]:
         secrets.add(secret)
-    for octets in (b"hunter2-is-longer", base64.b64encode(b"hunter2-is-longer")):
-        assert secrets.redact_octets(b"said " + octets + b".") == b"said " + REDACTED.encode() + b"."
+    for secret in alike:
+        for octets in (secret.encode(), base64.b64encode(secret.encode())):
+            assert secrets.redact_octets(b"said " + octets + b".") == b"said " + REDACTED.encode() + b"."
     assert secrets.redact("hunter2-is.") == f"{REDACTED}."
 
 

@@ -168,7 +168,7 @@ def test_what_was_forwarded_before_the_fault_was_armed_is_not_garbled() -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_of_a_line_amid_which_the_fault_is_armed_the_rest_is_garbled(when: str) -> None:
+def test_of_a_line_amid_which_the_fault_is_armed_the_rest_is_garbled_and_recorded_so(when: str) -> None:
     async def test(world: World) -> None:
         client = await world.connect_greeted()
         server = world.server
@@ -185,7 +185,12 @@ def test_of_a_line_amid_which_the_fault_is_armed_the_rest_is_garbled(when: str) 
         world.arm("garble", at="NOOP", when=when)
         one.write(line[2:])
         await other._until(lambda: other.octets.endswith(b"\r\n"))
-        assert other.octets == received + line[:2] + bytes(octet ^ 0x80 for octet in line[2:-2]) + b"\r\n"
+        whole = line[:2] + bytes(octet ^ 0x80 for octet in line[2:-2])
+        assert other.octets == received + whole + b"\r\n"
+        recorded = (
+            [event.line for event in world.events(Command)] if when == "before" else world.events(Reply)[-1].lines
+        )
+        assert list(recorded) == [whole.decode("utf-8", "backslashreplace")]
 
     run(test)
 

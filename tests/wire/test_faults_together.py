@@ -86,9 +86,17 @@ def test_a_throttled_client_gets_the_whole_substitute_of_a_reply(fault: dict[str
 
 
 @pytest.mark.parametrize(
-    ("at", "slower", "how"), [("connect", 1, "fin"), ("MAIL", 1_000_000, "fin"), ("MAIL", 1_000_000, "reset")]
+    ("at", "slower", "how", "ends_before"),
+    [
+        ("connect", 1, "fin", False),
+        ("MAIL", 1_000_000, "fin", False),
+        ("MAIL", 1_000_000, "fin", True),
+        ("MAIL", 1_000_000, "reset", False),
+    ],
 )
-def test_the_end_of_a_muted_client_passes_though_it_was_throttled(at: str, slower: int, how: str) -> None:
+def test_the_end_of_a_muted_client_passes_though_it_was_throttled(
+    at: str, slower: int, how: str, ends_before: bool
+) -> None:
     async def test(world: World) -> None:
         world.convert_duration = lambda seconds: seconds * slower
         arm(world, "slow", does="throttle", at=at, rate=2000)
@@ -96,12 +104,14 @@ def test_the_end_of_a_muted_client_passes_though_it_was_throttled(at: str, slowe
         client = await world.connect()
         await client.wait_for(b"220 mini\r\n")
         client.write(b"MAIL FROM:<x@y>\r\n")
+        if ends_before:  # its end waits behind what is throttled when it is muted
+            client.transport.write_eof()
         await world.server.wait_for(b"MAIL")
         if how == "reset":
             while len(world.events(FaultFired)) < 2:  # RST before that discards the reply, and nothing is muted
                 await asyncio.sleep(0)
             client.close_with_rst()
-        else:
+        elif not ends_before:
             client.transport.write_eof()
         assert await world.server.wait_closed() == how
         await world.wait_round_trip()

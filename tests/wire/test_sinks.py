@@ -193,6 +193,8 @@ def test_a_sink_takes_chunks_as_they_are() -> None:
             ("CONTENT", 250),
         ]
         assert world.events(Delivered)[0].digest.sha256 == digest(b"A: b\r\n\r\n.\r\n.").sha256
+        await talk(world, envelope + b"BDAT 1\r\nxRSET\r\n" + (envelope + b"BDAT 3 LAST\r\n..y") * 2)
+        assert [event.digest.sha256 for event in world.events(Delivered)[1:]] == [digest(b"..y").sha256] * 2
 
     with_sink("smtp", test)
 
