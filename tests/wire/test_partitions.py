@@ -166,6 +166,7 @@ def test_a_frozen_party_receives_and_sends_nothing_until_it_thaws(party: str) ->
         await client.wait_for(b"220 mini\r\n250 unasked\r\n250 2.0.0 NOOP\r\n")
         await new.wait_for(b"220 mini\r\n")
         await beside.wait_for(b"220 mini\r\n250 2.0.0 NOOP\r\n")
+        await (await world.connect_greeted()).exchange(b"NOOP\r\n", b"NOOP\r\n")
         assert not world.events(FaultArmed)
         assert not [event for event in world.events(Closed) if event.session == "s1"]
 
