@@ -176,7 +176,7 @@ def devices() -> str:
     return "".join(file.read_text() for file in files)
 
 
-def test_a_disk_that_cannot_be_made_is_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_cannot_be_made_has_a_reason_and_any_other_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     in_process, program = find_candidate("reference", Path()), find_candidate("exec:reference", Path())
     other = program.model_copy(update={"name": "other"})
     assert unsupported_reason(in_process, ["power-cut"]).endswith("(kind exec)")
@@ -192,6 +192,7 @@ def test_a_disk_that_cannot_be_made_is_reported_with_the_reason(monkeypatch: pyt
         unsupported_reason(other, ["power-cut"])
         == unsupported_reason(program, ["full"])
         == unsupported_reason(program, ["full"], "layer")
+        == unsupported_reason(program, ["read-only"])
         == "needs root"
     )
     assert (
@@ -212,6 +213,7 @@ def test_a_disk_that_cannot_be_made_is_reported_with_the_reason(monkeypatch: pyt
         == "needs cc"
     )
     monkeypatch.setattr(loop, "unavailable_reason", lambda: "")
+    assert unsupported_reason(other, ["full", "read-only"]) == unsupported_reason(program, ["full", "power-cut"]) == ""
     assert unsupported_reason(program, ["power-cut"]) == unsupported_reason(other, ["power-cut"], "loop") == ""
     assert unsupported_reason(other, ["power-cut"], "layer") == "needs cc"
 

@@ -146,6 +146,8 @@ def test_the_harness_follows_no_link_in_a_node_s_directory(place: Place, configu
         (place.node / "x").hardlink_to(place.secret)
     said = error_of(start_twice, node_that(place, ATTACKS[attack]), configuration)
     place.assert_unchanged()
+    assert SECRET not in f"{said}\n"
+    assert SECRET not in (place.node / "node.log").read_text(), "nothing was read through a link either"
     if attack in ("the data are a link", "a file's folder is a link"):
         assert "its directory: " in said, "the harness reports what it could not do"
     else:

@@ -53,6 +53,7 @@ POSTFIX = "warning: odd name\npostsuper: fatal: cannot open file\npostfix-script
         ("no licence file\n", "no licence file"),
         ("error: one\nerror: two\nerror: three\nerror: four\n", "error: two; error: three; error: four"),
         ("error: one\nticking\n", "ticking"),
+        (f"{PYTHON}fatal: giving up\n", "RuntimeError: no queue"),
         (POSTFIX, "postsuper: fatal: cannot open file; postfix-script: fatal: integrity check failed"),
         ("", "(it wrote nothing)"),
         ("x" * 400, "x" * 300),

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -66,20 +67,49 @@ def test_a_layer_without_a_log_of_syncs_accepts_a_static_program(tmp_path: Path)
         Layer("n", tmp_path, tmp_path / "disk", logs_syncs=True).check_program(str(program))
 
 
-@pytest.mark.parametrize("way", ["os.execv(P, [P])", "os.execve(P, [P], {})", "os.posix_spawn(P, [P], os.environ)",
-    "os.execvp('program', ['program'])", "os.posix_spawnp('program', ['program'], os.environ)",
-    "import ctypes; ctypes.CDLL(None).execl(P.encode(), b'p', None)",
-    "import ctypes; ctypes.CDLL(None).execlp(b'program', b'p', None)",
-    "import subprocess; subprocess.run([P])", "os.execv('./script', ['./script'])"])  # fmt: skip
+PROGRAMS_C = next(source for source in layer.SOURCES if source.name == "programs.c").read_text("utf-8")
+
+STARTS = {
+    "execv": "C.execv(PATH, ARGV)",
+    "execve": "C.execve(PATH, ARGV, NONE)",
+    "execvp": "C.execvp(b'program', ARGV)",
+    "execvpe": "C.execvpe(b'program', ARGV, NONE)",
+    "execl": "C.execl(PATH, b'p', None)",
+    "execle": "C.execle(PATH, b'p', None, NONE)",
+    "execlp": "C.execlp(b'program', b'p', None)",
+    "fexecve": "C.fexecve(os.open(PATH, os.O_RDONLY), ARGV, NONE)",
+    "execveat": "C.execveat(-100, PATH, ARGV, NONE, 0)",
+    "posix_spawn": "C.posix_spawn(None, PATH, None, None, ARGV, NONE)",
+    "posix_spawnp": "C.posix_spawnp(None, b'program', None, None, ARGV, NONE)",
+    "os.execv": "os.execv(PATH, ['p'])",
+    "os.execvp": "os.execvp('program', ['p'])",
+    "os.posix_spawn": "os.posix_spawn(PATH, ['p'], os.environ)",
+    "os.posix_spawnp": "os.posix_spawnp('program', ['p'], os.environ)",
+    "subprocess": "import subprocess; subprocess.run([PATH])",
+    "a script": "os.execv('./script', ['./script'])",
+}
+"""Ways to start a program, from C functions that the layer replaces to what Python has; NONE is an empty environment."""
+
+
+def test_every_function_that_starts_a_program_and_that_the_layer_replaces_is_tried() -> None:
+    replaced = set(re.findall(r"^(?:int |LISTED\()((?:f?exec|posix_spawn)\w*)[(,]", PROGRAMS_C, re.MULTILINE))
+    assert replaced
+    assert replaced <= STARTS.keys()
+
+
+@pytest.mark.parametrize("way", STARTS)
 def test_a_static_child_program_makes_a_disk_unobserved(tmp_path: Path, way: str) -> None:
     program, disk = built(tmp_path, WRITES, "-static"), mounted(tmp_path)
     script = tmp_path / "data" / "script"
     script.write_text(f"#!{program}\n")
     script.chmod(0o755)
     disk.wipe()
-    run(disk, f"P = {str(program)!r}; {way}", tmp_path / "data", {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    words = "ARGV, NONE = (ctypes.c_char_p * 2)(b'p', None), (ctypes.c_char_p * 1)(None)"
+    start = f"import ctypes; C = ctypes.CDLL(None); PATH = {str(program).encode()!r}; {words}; {STARTS[way]}"
+    run(disk, start, tmp_path / "data", {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     with pytest.raises(
-        UnobservedDisk, match=r"does not see all that it does to its disk: .*(program|script) is linked statically"
+        UnobservedDisk,
+        match=r"does not see all that it does to its disk: .*(program|script|fd/\d+) is linked statically",
     ):
         disk.cut_power()
 
@@ -129,7 +159,7 @@ def test_io_uring_makes_a_disk_unobserved(tmp_path: Path) -> None:
         disk.cut_power()
 
 
-@pytest.mark.parametrize("name", ["io_uring_queue_init", "io_uring_queue_init_params", "io_uring_queue_init_mem"])
+@pytest.mark.parametrize("name", re.findall(r'^AROUND\((\w+), "io_uring"\)$', PROGRAMS_C, re.MULTILINE))
 def test_the_library_of_io_uring_makes_a_disk_unobserved(tmp_path: Path, name: str) -> None:
     """The library built here stands for liburing, whose system calls do not go through the C library."""
     source, library = tmp_path / "liburing.c", tmp_path / "liburing.so"
@@ -224,6 +254,9 @@ def test_a_program_that_drops_privileges_and_closes_all_files_is_observed(tmp_pa
     assert (kept.read_text(), kept.stat().st_uid, kept.stat().st_mode & 0o777) == ("x", 65534, 0o600)
 
 
+EXCHANGES = "import ctypes; ctypes.CDLL(None).renameat2(-100, b'f', -100, b'd', 2)"
+
+
 @pytest.mark.parametrize(
     ("does", "operation", "undone", "before", "after"),
     [
@@ -241,26 +274,37 @@ def test_a_program_that_drops_privileges_and_closes_all_files_is_observed(tmp_pa
         ("open('f', 'w').close(); os.rename('f', 'g')", Operation.RENAME, "os.rename('g', 'f')", {"f"}, {"f"}),
         ("open('f', 'w').close(); os.link('f', 'g')", Operation.LINK, "", {"f", "g"}, {"f", "g"}),
         ("open('f', 'w').close(); os.link('f', 'g')", Operation.LINK, "os.unlink('g')", {"f"}, {"f"}),
+        (f"open('f', 'w').close(); os.mkdir('d'); {EXCHANGES}", Operation.EXCHANGE, "", {"f/", "d"}, {"f/", "d"}),
+        (
+            f"open('f', 'w').close(); os.mkdir('d'); {EXCHANGES}",
+            Operation.EXCHANGE,
+            EXCHANGES,
+            {"f", "d/"},
+            {"f", "d/"},
+        ),
     ],
 )
 def test_the_disk_shows_whether_an_interrupted_call_was_done(
     tmp_path: Path, does: str, operation: Operation, undone: str, before: set[str], after: set[str]
 ) -> None:
-    """Its record is only begun; the layer looks at the disk to decide."""
+    """Its record is only begun; the layer looks at the disk to decide. A directory's name ends in /."""
+
+    def found() -> set[str]:
+        return {path.name + "/" * path.is_dir() for path in data.iterdir()}
+
     disk = mounted(tmp_path)
     data = tmp_path / "data"
     run(disk, does, data)
     subprocess.run([sys.executable, "-c", f"import os; {undone}"], cwd=data, check=True)
     state = StateFile(tmp_path / "disk" / "state")
     record = next(record for record in state.records() if record.operation is operation)
-    state.set_outcome(
-        record, Status.BEGUN, record.ino if operation in (Operation.UNLINK, Operation.RENAME) else 0, record.mode
-    )
-    assert {path.name for path in data.iterdir()} == before
+    is_known = operation in (Operation.UNLINK, Operation.RENAME, Operation.EXCHANGE)  # before the call
+    state.set_outcome(record, Status.BEGUN, record.ino if is_known else 0, record.mode)
+    assert found() == before
     asyncio.run(disk.mount())
     run(disk, "fd = os.open('.', 0); os.fsync(fd)", data)
     disk.cut_power()
-    assert {path.name for path in data.iterdir()} == after
+    assert found() == after
 
 
 def test_a_surviving_file_keeps_its_inode(tmp_path: Path) -> None:

@@ -222,6 +222,10 @@ def step(path: str, phase: Literal["began", "ended", "reached", "failed"], t: fl
             "step 2, advance (line 9), begun at 1.000 s",
         ),
         (
+            (step("2", "began", 0), step("2.2", "began", 1), step("2.1", "began", 2)),
+            "step 2.1, advance (line 9), begun at 2.000 s",
+        ),
+        (
             (step("1", "began", 0), step("1", "ended", 1)),
             "the drain after the last step: every accepted message to arrive or to be reported",
         ),

@@ -76,8 +76,11 @@ def test_a_report_about_one_recipient_leaves_the_others_undelivered():
     assert undelivered(report, "a@x", both) == [f"m#1 to {RECIPIENT}"]
 
 
-def refused(sender: str, client: str, code: int, to: str = "RCPT") -> list[str]:
-    """Return what is undelivered of a message of a sender that a client tried to pass on, and a next hop refused."""
+def refused(sender: str, client: str, code: int, to: str = "RCPT", rcpt: int = 250) -> list[str]:
+    """Return what is undelivered of a message of a sender that a client tried to pass on, and a next hop refused.
+
+    `code` is the reply to `to`; `rcpt`, if that is another command, the reply to the RCPT of the first recipient.
+    """
     wendy = "wendy@outside.test"
     both = (RECIPIENT, wendy)
     made = MessageMade(
@@ -88,7 +91,7 @@ def refused(sender: str, client: str, code: int, to: str = "RCPT") -> list[str]:
         code=250, accepted=both, dot_sent=True,
     )  # fmt: skip
     said = [("MAIL", f"MAIL FROM:<{sender}>"), ("RCPT", f"RCPT TO:<{RECIPIENT}>"), ("RCPT", f"RCPT TO:<{wendy}>")]
-    codes = [250, code, 250] if to == "RCPT" else [250, 250, 250]
+    codes = [250, code if to == "RCPT" else rcpt, 250]
     events: list[AnyEvent] = [Connected(n=2, t=0, session="s1", client=client, server="outside", listener="smtp")]
     events += [Command(n=3, t=0, session="s1", verb=verb, line=line) for verb, line in said]  # in one group
     events += [
@@ -105,6 +108,8 @@ def test_what_is_refused_of_a_null_sender_is_not_undelivered():
     assert refused("", "mta1", 550) == [wendy]
     assert refused("", "mta1", 554, to="CONTENT") == []
     assert refused("", "mta1", 554, to="DATA") == []
+    assert refused("", "mta1", 554, to="DATA", rcpt=450) == [victor], "that was not refused for good"
+    assert refused("", "mta1", 500, to="QUIT") == [victor, wendy], "no message was refused"
     for to in ("RCPT", "DATA", "CONTENT"):
         assert refused("", "mta1", 450, to=to) == [victor, wendy], "it is tried again"
     assert refused("a@x", "mta1", 550) == [victor, wendy], "a report is due"

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import pytest
 
@@ -71,7 +73,19 @@ def test_a_changed_handle_is_refused(monkeypatch: pytest.MonkeyPatch, kind: str,
         VirtualClockEventLoop()
 
 
-def test_changed_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, names in asyncio_compat._STATE.items() for name in names]
+)
+def test_changed_state_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, kind: Any, name: str) -> None:
+    made = kind.__init__
+    names = tuple("_renamed" if one == name else one for one in made.__code__.co_names)
+    renamed = FunctionType(made.__code__.replace(co_names=names), {}, closure=made.__closure__)
+    monkeypatch.setattr(kind, "__init__", renamed)
+    with pytest.raises(UnsupportedPython, match=rf"has another {kind.__name__}\.{name}: use"):
+        VirtualClockEventLoop()
+
+
+def test_all_that_has_changed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(asyncio_compat._STATE, asyncio.BaseEventLoop, ("_ready", "_soon"))
     monkeypatch.delattr(asyncio.Server, "_detach")
     assert asyncio_compat.incompatibilities() == ["Server._detach", "BaseEventLoop._soon"]
