@@ -106,13 +106,16 @@ def test_without_defaults_a_configuration_has_only_what_topology_and_scenario_se
             "hub_sites": ("London",),
         }
     )
-    document = rendered(
-        topology,
-        Contract2(60.0, 1, Path("/n/status.json")),
-        defaults=False,
-        duration=lambda seconds: seconds / 60,
-        changes={"ShadowHeartbeatFrequency": 120},
-        listener_changes={"frontend": {"connection_inactivity_timeout": 30}},
+    complete, document = (
+        rendered(
+            topology,
+            Contract2(60.0, 1, Path("/n/status.json")),
+            defaults=defaults,
+            duration=lambda seconds: seconds / 60,
+            changes={"ShadowHeartbeatFrequency": 120},
+            listener_changes={"frontend": {"connection_inactivity_timeout": 30}},
+        )
+        for defaults in (True, False)
     )
     assert document["transport"] == {
         "MessageRetryInterval": 1,
@@ -126,6 +129,10 @@ def test_without_defaults_a_configuration_has_only_what_topology_and_scenario_se
         "delivery": address,
     }
     assert document["sites"] == [{"name": "NewYork"}, {"name": "London", "hub": True}]
+    assert complete["transport"].items() > document["transport"].items(), "with defaults it has more"
+    for listener, settings in document["listeners"].items():
+        assert complete["listeners"][listener].items() > settings.items()
+    assert complete["sites"] == [{"name": "NewYork", "hub": False}, {"name": "London", "hub": True}]
     NodeDocument.model_validate_json(json.dumps(document))
 
 

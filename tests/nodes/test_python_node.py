@@ -1,6 +1,7 @@
 """A node in the process of the harness, whose code may raise anything."""
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +121,21 @@ def test_an_answer_to_inspect_of_another_shape_is_the_failure_of_the_node(tmp_pa
     asyncio.run(inspect())
 
 
-def test_an_exception_as_a_module_is_imported_is_the_failure_of_the_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("raise ValueError('no such default')", "ValueError: no such default"),
+        ("import no_such_module", "No module named 'no_such_module'"),
+        ("", "module 'fails_at_import' has no attribute 'create'"),
+    ],
+)
+def test_an_exception_as_a_factory_is_imported_is_the_failure_of_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, said: str
 ):
-    (tmp_path / "fails_at_import.py").write_text("raise ValueError('no such default')", "utf-8")
+    (tmp_path / "fails_at_import.py").write_text(module, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(NodeError, match="fails_at_import:create: import: ValueError: no such default"):
+    monkeypatch.delitem(sys.modules, "fails_at_import", raising=False)
+    with pytest.raises(NodeError, match=f"fails_at_import:create: import: {said}"):
         PythonNode("mbx1", "fails_at_import:create", tmp_path / "node", Clock())  # type: ignore[arg-type]
 
 

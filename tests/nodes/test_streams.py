@@ -1,5 +1,6 @@
 """Streams of a misbehaving engine, which the tests play at the other end of a socket."""
 
+import functools
 import json
 import socket
 import struct
@@ -154,6 +155,23 @@ def test_a_container_that_closed_its_output_has_not_ended(log: int):
         following.join(0.1)
         assert following.is_alive()
         assert not code
+        container.ended.set()
+        following.join()
+    assert code == [7]
+
+
+def test_the_output_of_a_container_is_copied_until_it_has_ended(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(streams, "_MAX_DRAIN_S", 0)
+    container, code = Container(), []
+    copied, log = socket.socketpair()
+    with copied, log, pair() as (stream, there):
+        copy = functools.partial(copy_to_log, container, stream, log.fileno(), 1000)
+        following = threading.Thread(target=lambda: code.append(copy()), daemon=True)
+        following.start()
+        following.join(0.1)  # it is silent for longer than the rest of its output may take
+        there.sendall(chunk(1, b"late"))
+        copied.settimeout(20)
+        assert copied.recv(100) == b"late"
         container.ended.set()
         following.join()
     assert code == [7]

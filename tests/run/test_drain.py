@@ -100,7 +100,12 @@ def refused(sender: str, client: str, code: int, to: str = "RCPT", rcpt: int = 2
     ]
     if to != "RCPT":
         events.append(Reply(n=5, t=0, session="s1", to=to, code=code, lines=("",)))
-    return Undelivered((made, attempt, *events), servers=("mta1",)).descriptions
+    found, early = (
+        Undelivered(order, servers=("mta1",)).descriptions
+        for order in ((made, attempt, *events), (made, *events, attempt))
+    )
+    assert found == early, "a next hop may refuse it before its sender is answered"
+    return found
 
 
 def test_what_is_refused_of_a_null_sender_is_not_undelivered():

@@ -36,12 +36,22 @@ def test_only_a_session_that_has_ended_is_recorded_as_closed(answer: bytes | Non
     assert talked.exchanges[-1].text
 
 
-def test_rounding_of_the_times_of_waits_is_not_recorded_as_lag() -> None:
+def test_rounding_of_the_times_of_waits_is_not_recorded_as_lag_and_a_late_wait_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     noop = {"say": "NOOP", "code": 250, "wait": 0.8}
     assert (0.8 + 0.8 + 0.8) - (0.8 + 0.8) - 0.8 > 0
-    (talked,) = _record_talk((b"220 x\r\n", b"250 ok\r\n", b"250 ok\r\n"), {"code": 220, "wait": 0.8}, noop, noop)
+    turns, lines = (b"220 x\r\n", b"250 ok\r\n", b"250 ok\r\n"), ({"code": 220, "wait": 0.8}, noop, noop)
+    (talked,) = _record_talk(turns, *lines)
     assert isinstance(talked, Talked)
     assert talked.problem == ""
+    sleep = asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", lambda seconds: sleep(seconds + 0.125))
+    lag, late = _record_talk(turns, *lines)
+    assert isinstance(lag, Lag)
+    assert lag.seconds == pytest.approx(3 * 0.125)
+    assert isinstance(late, Talked)
+    assert late.problem == ""
 
 
 def _record_talk(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> list[Event]:
