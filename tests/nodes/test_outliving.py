@@ -348,7 +348,9 @@ def test_cgroups_of_a_killed_harness_are_removed_by_the_next_one():
     if home is None:
         pytest.skip("no cgroup with cgroup.kill can be made here")
     directories = home.main, *home.others
-    left = [directory / f"conformance-999999-1-{number}" for number in (1, 2) for directory in directories]
+    used_again = f"conformance-{os.getpid()}-1"  # the id of a harness that was started at another time
+    names = [f"{owner}-{number}" for owner in ("conformance-999999-1", used_again) for number in (1, 2)]
+    left = [directory / name for name in names for directory in directories]
     name = f"conformance-{os.getpid()}-{cgroups._start_time(os.getpid())}-999"
     own = [directory / name for directory in directories]
     for group in (*left, *own):
