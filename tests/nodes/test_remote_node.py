@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -210,14 +211,18 @@ def test_a_host_other_than_this_machine_needs_to_be_allowed(host: str, here: boo
     ids=lambda words: words[0],
 )
 def test_another_machine_is_neither_explored_nor_sent_false_ends(
-    tmp_path: Path, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, command: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
+    dialled: list[object] = []
+    for connect in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, connect, lambda sock, address: dialled.append(address))
     out = tmp_path / "out"
     with pytest.raises(SystemExit) as ended:
         main([*command, "tcp:192.0.2.7:25", "--allow-hosts", "192.0.2.6,192.0.2.8", "--out", str(out)])
     assert ended.value.code == 2
     assert "192.0.2.7, which is not this machine; with --allow-hosts 192.0.2.7" in capsys.readouterr().err
     assert not out.exists()
+    assert dialled == []
 
 
 @pytest.mark.long

@@ -131,10 +131,14 @@ def test_lag_is_the_time_the_loop_was_blocked_and_is_returned_once() -> None:
     loop.is_blocked_for(0.3)
     overdue = clock.take_lag()
     assert overdue == pytest.approx(30, abs=2), "0.3 real seconds, less a beat, at a scale of 100"
-    loop.is_blocked_for(0.2)
+    assert clock.take_lag() == 0, "the timer is still late, and nothing was added"
+    loop.is_blocked_for(0.1)
+    more = clock.take_lag()
+    assert more == pytest.approx(10), "only what was added"
+    loop.is_blocked_for(0.1)
     loop.runs_until(1010)
     rest = clock.take_lag()
-    assert overdue + rest == pytest.approx(50, abs=2), "the timer that was late adds what was not returned before"
+    assert overdue + more + rest == pytest.approx(50, abs=2), "the late timer adds what was not returned before"
     assert clock.take_lag() == 0
     loop.is_blocked_for(0.4)
     loop.runs_until(1020)

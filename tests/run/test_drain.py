@@ -71,9 +71,9 @@ def test_letter_case_distinguishes_outside_recipients_and_not_mailboxes():
 
 
 def test_a_report_about_one_recipient_leaves_the_others_undelivered():
-    both = (RECIPIENT, "wendy@outside.test")
-    report = digest("dsn@mta1", "dsn", report="delivery-status", about="m@x", failed=("wendy@outside.test",))
-    assert undelivered(report, "a@x", both) == [f"m#1 to {RECIPIENT}"]
+    wendy, xena = "wendy@outside.test", "xena@outside.test"
+    report = digest("dsn@mta1", "dsn", report="delivery-status", about="m@x", failed=(wendy,))
+    assert undelivered(report, "a@x", (RECIPIENT, wendy, xena)) == [f"m#1 to {RECIPIENT}", f"m#1 to {xena}"]
 
 
 def refused(sender: str, client: str, code: int, to: str = "RCPT", rcpt: int = 250) -> list[str]:
