@@ -55,12 +55,16 @@ def test_the_reference_answers_an_undisturbed_cells_scenario_as_recorded(cells: 
 @pytest.mark.long
 def test_a_reply_that_differs_from_the_recorded_one_fails(cells: list[StoredCell], tmp_path: Path):
     text = next(text for text in map(as_scenario, filter(undisturbed, cells)) if b"code: 354" in text)
-    (tmp_path / "one.scenario.yaml").write_bytes(text.replace(b"code: 354", b"code: 451", 1))
+    assert b"enhanced: 2.1.0" in text
+    (tmp_path / "code.scenario.yaml").write_bytes(text.replace(b"code: 354", b"code: 451", 1))
+    other = text.replace(b"-as-seen", b"-enhanced", 1).replace(b"enhanced: 2.1.0", b"enhanced: 2.1.9", 1)
+    (tmp_path / "enhanced.scenario.yaml").write_bytes(other)
     ran = conformance_command(
         "run", str(tmp_path), "--candidate", "reference", "--should", "fail", "--run-dir", "run", cwd=tmp_path
     )
     assert ran.returncode == 1, ran.stdout
     assert "expected 451, but 354 " in ran.stdout
+    assert "expected enhanced status code 2.1.9, but 250 2.1.0 " in ran.stdout
 
 
 def test_parameters_of_a_run_that_did_not_record_them_are_those_of_its_topology(

@@ -48,7 +48,8 @@ def test_stale():
 def test_known():
     pytest.xfail("since then")
 
-test_violation.args, test_violation.named = (cell_view(seed={seed}, messages=3),), {{}}
+several = {{"generations": ("ex2013", "ex2016"), "requirements": ("SR-CRE-01", "SR-MNT-04")}}
+test_violation.args, test_violation.named = (cell_view(seed={seed}, messages=3, **several),), {{}}
 test_pass.args, test_pass.named = (cell_view(verdicts=(passed(),)),), {{}}
 test_stale.args, test_stale.named = (cell_view(verdicts=(passed(),)),), {{"remark": "stale baseline: did not fail"}}
 test_known.args, test_known.named = (type(cell_view())(**(vars(cell_view()) | {{"known": "since then"}})),), {{}}
@@ -97,14 +98,15 @@ def test_a_violation_has_clause_exchange_repeat_command_and_diagram(results: Any
 
 
 def test_a_cell_has_one_value_of_each_hierarchy_label_and_its_requirements_are_tags_and_links(results: Any) -> None:
+    """The cell has servers of two generations, and requirements of two groups."""
     one = results()["test_violation"]
     labels = labels_of(one)
-    assert labels["epic"] == ["ex2016"]
+    assert labels["epic"] == ["ex2013, ex2016"]
     assert labels["feature"] == ["CRE Creating the shadow copy"]
     assert labels["story"] == ["inbound-acknowledged-after-shadow"]
     assert (labels["parentSuite"], labels["suite"]) == (["creation"], ["inbound.scenario.yaml"])
     assert labels["subSuite"] == ["inbound-acknowledged-after-shadow"]
-    assert labels["tag"] == ["SR-CRE-01", "SR-CRE-02"]
+    assert labels["tag"] == ["SR-CRE-01", "SR-MNT-04"]
     assert labels["severity"] == ["critical"]
     links = {link["name"]: link["url"] for link in one["links"]}
     for requirement in labels["tag"]:

@@ -97,13 +97,18 @@ def test_rows_of_a_diagram_of_several_sections_do_not_overlap_and_stay_within_th
 
 
 def test_a_killed_nodes_line_is_broken_from_there_on() -> None:
+    """In its own section, and in a second one, which has further rows after the kill."""
     cell = cell_view()
-    diagram = lay_out(diagram_rows(cell), party_columns(cell.events, ["mbx1", "mbx2"]), cell.events)
-    (section,) = diagram.sections
+    rows, columns = diagram_rows(cell), party_columns(cell.events, ["mbx1", "mbx2"])
     killed = next(event.n for event in cell.events if event.kind == "node" and event.action == "killed")
+    after = [row for row in rows if row.numbers > (killed,)]
+    diagram = lay_out([*rows, *after * 10], columns, cell.events)
+    section, later = diagram.sections
     (place,) = (placed.y for placed in section.placed if placed.row.numbers == (killed,))
-    down = [(piece.x, piece.top, piece.bottom) for piece in section.lifelines if piece.down]
-    assert down == [(diagram.columns["mbx1"], place, section.height)]
+    down = [[(piece.x, piece.top, piece.bottom) for piece in one.lifelines if piece.down] for one in (section, later)]
+    top = min(piece.top for piece in later.lifelines)
+    x = diagram.columns["mbx1"]
+    assert down == [[(x, place, section.height)], [(x, top, later.height)]]
     assert str(draw_section(diagram, section)).count('class="life down"') == 1
 
 

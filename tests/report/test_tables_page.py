@@ -75,10 +75,10 @@ def test_columns_have_labels_units_and_meanings() -> None:
 
 
 def test_trend_lines_are_in_the_order_of_runs_and_in_percent() -> None:
-    runs = [{"run": name} for name in ("a", "b", "c")]
+    runs = [{"run": name} for name in ("b", "c", "a")]
     matrix = [
         {"run": run, "candidate": HOSTILE, "passed": 4 - bad, "failed": bad}
-        for run, bad in (("c", 1), ("a", 0), ("b", 2))
+        for run, bad in (("c", 2), ("a", 1), ("b", 0))
     ]
     (one,) = trend_lines({"runs": runs, "matrix": matrix, "latency": [{"run": "a", "candidate": "x", "p95": 1.0}]})
     assert one.points == "0.0,80.0 180.0,0.0 360.0,40.0"

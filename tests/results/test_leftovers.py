@@ -27,13 +27,14 @@ def make_unstarted_run(run: Path) -> Path:
 def test_an_unstarted_run_is_distinguished_from_other_folders_which_are_not_deleted(tmp_path: Path):
     run = make_unstarted_run(tmp_path / "run")
     assert is_unstarted_run(run)
-    for strange in ("cells/x.jsonl", "letters.txt"):
-        (run / strange).touch()
-        assert not is_unstarted_run(run)
+    for strange in ("cells/x.jsonl", "letters.txt", "run.json~", "letters/"):
+        path = run / strange
+        path.mkdir() if strange.endswith("/") else path.touch()
+        assert not is_unstarted_run(run), strange
         before = sorted(run.rglob("*"))
         delete_run(run)
         assert sorted(run.rglob("*")) == before
-        (run / strange).unlink()
+        path.rmdir() if strange.endswith("/") else path.unlink()
     (tmp_path / "empty").mkdir()
     for other in ("empty", "nothing"):
         assert not is_unstarted_run(tmp_path / other)

@@ -35,8 +35,10 @@ def test_a_suitable_java_of_the_user_is_used_as_it_is(tmp_path: Path) -> None:
 def test_a_java_without_the_vector_module_gets_a_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conformance.spark.find_java._bundled_java", lambda: None)
     fake_java(tmp_path / "my own", 25, "java.base@25")
-    home = find_java_home({"PATH": str(tmp_path / "my own" / "bin")}, tmp_path / "cache")
+    path = {"PATH": str(tmp_path / "my own" / "bin")}
+    home = find_java_home(path, tmp_path / "cache")
     assert home.is_relative_to(tmp_path / "cache")
+    assert find_java_home({"JAVA_HOME": str(tmp_path / "my own"), **path}, tmp_path / "cache") == home
     words = ["--add-modules=jdk.incubator.vector", "-cp", "a b", "--add-opens=java.base/java.nio=ALL-UNNAMED", "$HOME"]
     done = subprocess.run([home / "bin" / "java", "-x", *words], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["-x", *words[1:]]

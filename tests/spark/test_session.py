@@ -33,12 +33,16 @@ def settings() -> tuple[object, ...]:
     return dict(os.environ), signal.getsignal(signal.SIGINT)
 
 
+def java_children() -> list[psutil.Process]:
+    return [process for process in psutil.Process().children(recursive=True) if process.name() == "java"]
+
+
 def interrupted(java: list[psutil.Process]) -> None:
     before = settings()
     with open_session("local[1]") as session:
         assert session.range(3).count() == 3
         assert not any(one == other for one, other in zip(settings(), before, strict=True)), "it changes both"
-        java += [process for process in psutil.Process().children(recursive=True) if process.name() == "java"]
+        java += java_children()
         raise KeyboardInterrupt
 
 
@@ -54,10 +58,20 @@ def test_an_interrupted_session_leaves_no_process_and_no_setting(monkeypatch: py
     assert not any(process.is_running() for process in java), "none goes on with another parent"
 
 
+def ask_for_nothing(java: list[psutil.Process]) -> None:
+    with open_session("local[1]") as session:
+        java += java_children()
+        session.sql("SELECT * FROM nowhere").collect()
+
+
 @pytest.mark.slow
 def test_an_error_of_spark_is_readable_after_its_jvm_ended() -> None:
-    with pytest.raises(SparkFailed, match="nowhere"), open_session("local[1]") as session:
-        session.sql("SELECT * FROM nowhere").collect()
+    java: list[psutil.Process] = []
+    with pytest.raises(SparkFailed) as failed:
+        ask_for_nothing(java)
+    assert java
+    assert not any(process.is_running() for process in java)
+    assert "nowhere" in str(failed.value)
 
 
 @pytest.fixture
