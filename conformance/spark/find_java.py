@@ -47,9 +47,10 @@ def find_java_home(environ: Mapping[str, str], cache: Path) -> Path:
     It is the JAVA_HOME of `environ` where that Java is suitable. Else it is a folder below `cache` with the launcher script for
     the Java that was found; the script is written there first, unless it is there.
     """
-    java = find_java(environ)
     own = environ.get("JAVA_HOME")
-    return Path(own) if own and java == Path(own) / "bin" / "java" else _write_launcher(java, cache)
+    if own and is_suitable(Path(own) / "bin" / "java"):
+        return Path(own)
+    return _write_launcher(find_java(environ), cache)  # which may be that of JAVA_HOME, found on the path
 
 
 def find_java(environ: Mapping[str, str]) -> Path:
