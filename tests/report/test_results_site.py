@@ -132,11 +132,13 @@ def test_every_link_of_every_page_leads_somewhere(tmp_path: Path):
 
 
 def test_hostile_texts_are_shown_escaped_on_every_page_and_in_the_feed(tmp_path: Path):
-    failure = {"run": "r1", "candidate": HOSTILE, "requirement": "RL-ACK-02", "sentence": HOSTILE, "nodeid": HOSTILE}
+    failure = {"run": HOSTILE, "candidate": HOSTILE, "requirement": "RL-ACK-02", "sentence": HOSTILE, "nodeid": HOSTILE}
+    versions = {"version": HOSTILE, "before_version": f"{HOSTILE}1", "before_run": HOSTILE}
     rows = tables(
-        candidates=[candidate("r1", HOSTILE, HOSTILE)],
-        standings=[standing(HOSTILE, HOSTILE, "RL-ACK-02", "fail")],
-        row_changes=[change("r1", 1, HOSTILE, "RL-ACK-02", version=HOSTILE, before_version=HOSTILE)],
+        runs=[{"run": HOSTILE, "started": "2026-01-01T00:00:00Z"}],
+        candidates=[candidate(HOSTILE, HOSTILE, HOSTILE)],
+        standings=[standing(HOSTILE, HOSTILE, "RL-ACK-02", "fail", HOSTILE)],
+        row_changes=[change(HOSTILE, 1, HOSTILE, "RL-ACK-02", **versions)],
         failures=[{**failure, "event": 3, "repeat": HOSTILE}],
     )
     write_results_site(tmp_path, rows, catalogue(), write_atomically)
@@ -146,10 +148,14 @@ def test_hostile_texts_are_shown_escaped_on_every_page_and_in_the_feed(tmp_path:
         assert "<script>alert" not in text, path
         assert "\x1b" not in text, path
         assert "\u202e" not in text, path
-        quotes = "&#39;&#34;&amp;" if path.suffix == ".html" else "'\"&amp;"
-        escaped = text.count(r"&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J\u202e" + quotes)
-        assert escaped == text.count("alert(1)") - 2 * text.count("&amp;lt;script") > 0, path
-    assert "<script>" not in (ET.fromstring(texts[tmp_path / "feed.xml"]).findtext(f"{ATOM}entry/{ATOM}content") or "")
+    in_html = r"&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J\u202e&#39;&#34;&amp;"
+    feed = texts.pop(tmp_path / "feed.xml")
+    content = ET.fromstring(feed).findtext(f"{ATOM}entry/{ATOM}content") or ""
+    assert content.count(in_html) == content.count("alert(1)") == 2, "the run, and the version before"
+    for path, text in texts.items():
+        assert text.count(in_html) == text.count("alert(1)") > 0, path
+    in_text = r"&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J\u202e'" + '"&amp;'
+    assert feed.count(in_text) == feed.count("alert(1)") - 2 > 0
 
 
 def entries(results: Results) -> list[ET.Element]:

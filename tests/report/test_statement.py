@@ -18,8 +18,8 @@ from conformance.report.statement import (
     statement_markdown,
 )
 from conformance.requirements.catalogue import catalogue
-from conformance.verdicts import Outcome
-from tests.report.samples import REFERENCE, good, judged, run_summary
+from conformance.verdicts import Outcome, Verdict
+from tests.report.samples import REFERENCE, cell_view, good, judged, run_summary
 from tests.report.test_diagram import read
 
 
@@ -88,11 +88,25 @@ def test_the_json_statement_can_be_read_back() -> None:
 
 
 def test_the_markdown_statement_has_a_row_for_each_requirement_and_no_live_markup() -> None:
-    text = statement_markdown(stated(judged(Outcome.FAIL, "SR-CRE-01", axes={"x": "a|b<script>![c](d)`*"})))
+    """The candidate, and a cell's file, axis, check, message, sentence and reply have markup."""
+    markup = "a|b<script>![c](d)`*"
+    reply = next(event.n for event in cell_view().events if event.kind == "reply" and event.to == "MAIL")
+    wrong = Verdict(
+        check=markup,
+        outcome=Outcome.FAIL,
+        requirements=("SR-CRE-01",),
+        sentence=markup,
+        evidence=(reply,),
+        message=markup,
+    )
+    names = {"candidate": markup, "path": markup, "axes": {"x": markup}}
+    cell = cell_view(hostile=markup, verdicts=(wrong,), **names)
+    text = statement_markdown(make_statement(run_summary(cell, filtered=True), markup, catalogue()))
     rows = re.findall(r"^\| ((?:SR|RL)-\S+) (.*)$", text, re.MULTILINE)
     assert sorted(row for row, _ in rows) == sorted(catalogue().ids)
-    assert "<script>" not in text
-    assert r"a\|b&lt;script&gt;\!\[c\]\(d\)\`\*" in text
+    assert f"\n- candidate: ``{markup} " in text, "a code span, with more backticks than it contains"
+    outside = "\n".join(line for line in text.splitlines() if not line.startswith("- "))
+    assert outside.count(r"a\|b&lt;script&gt;\!\[c\]\(d\)\`\*") == outside.count("script") == 7
     assert all(len(re.findall(r"(?<!\\)\|", rest)) == 4 for _, rest in rows)
 
 

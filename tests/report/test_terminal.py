@@ -1,5 +1,7 @@
 """The end of a run in the terminal, in GitHub's annotations and in its step summary."""
 
+from dataclasses import replace
+
 from conformance.report.root_causes import find_root_causes
 from conformance.report.terminal import github_annotations, github_step_summary, terminal_summary
 from conformance.requirements.catalogue import catalogue
@@ -8,16 +10,21 @@ from tests.report.samples import REFERENCE, cell_view, good, judged, passed, run
 
 
 def test_plain_text_has_no_escapes_and_stays_within_its_width() -> None:
-    verdict = Verdict(
-        check="expect.x", outcome=Outcome.FAIL, requirements=("SR-CRE-01",), sentence="\x1b[31mword " * 60
-    )
-    cell = cell_view(candidate=REFERENCE, axes={"a": "v" * 90}, verdicts=(verdict,))
-    for width in (61, 80, 133):
-        text = terminal_summary(run_summary(good(), cell), width=width, colour=False)
-        assert text.count(r"\x1b[31mword") > 20
+    """Every text of a cell has an escape; in less than 24 columns two candidates have no room for the matrix."""
+    red = "\x1b[31mword "
+    verdict = Verdict(check="expect.x", outcome=Outcome.FAIL, requirements=("SR-CRE-01",), sentence=red * 60)
+    remark = passed("expect.y", "SR-WIR-05").model_copy(update={"remark": True, "sentence": red})
+    names = {"candidate": f"{red}server", "scenario": f"{red}story", "axes": {f"{red}a": red + "v" * 90}}
+    cell = cell_view(verdicts=(verdict, remark), **names)
+    known = replace(cell, known=f"{red}since May")
+    for width in (23, 61, 80, 133):
+        text = terminal_summary(run_summary(good(), cell, known), width=width, colour=False)
+        shown = "".join(text.split())
+        assert shown.count(r"\x1b[31mword") > 20
+        assert all(rf"\x1b[31mword{word}" in shown for word in ("server", "story", "vvv", "sinceMay"))
         assert all(line.isprintable() and len(line) <= width for line in text.splitlines())
         assert max(map(len, text.splitlines())) > width - 12, "the width is used"
-        assert "1 fail, 1 pass" in text
+        assert "2 fail, 1 pass" in text
 
 
 def test_colour_is_used_on_request() -> None:
