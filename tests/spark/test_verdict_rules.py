@@ -49,7 +49,8 @@ def outcome_of(state: CellState) -> str:
 
 def row(run: int, nodeid: str, state: CellState, **changed: object) -> tuple[object, ...]:
     settings = SETTINGS | changed
-    head = (f"r{run}", f"2026-01-0{run}", False, "c", nodeid, outcome_of(state), str(state))
+    # in the order of names the later run is first
+    head = (f"r{9 - run}", f"2026-01-0{run}", False, "c", nodeid, outcome_of(state), str(state))
     return (*head, *(settings[name] for name in COMPARED_COLUMNS))
 
 

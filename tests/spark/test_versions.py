@@ -32,7 +32,10 @@ def session() -> Iterator[SparkSession]:
 
 
 def random_rows(seed: int) -> list[Row]:
-    """Return what the cells of some runs show: servers that change their version, cells and requirements that come and go."""
+    """Return what the cells of some runs show: servers that change their version, cells and requirements that come and go.
+
+    The oldest run is first; in the order of names it is the last.
+    """
     dice = random.Random(seed)
     rows = []
     for run in range(4):
@@ -41,7 +44,7 @@ def random_rows(seed: int) -> list[Row]:
             for nodeid in dice.sample(["a", "b", "c"], dice.randint(1, 3)):
                 for requirement in ("RL-ACK-01", "RL-ACK-02")[: dice.randint(1, 2)]:
                     outcome = str(dice.choice(list(Outcome)))
-                    values = (f"r{run}", f"2026-01-0{run + 1}", candidate, version, nodeid, requirement, outcome)
+                    values = (f"r{3 - run}", f"2026-01-0{run + 1}", candidate, version, nodeid, requirement, outcome)
                     rows.append(dict(zip(COLUMNS, values, strict=True)))
     return rows
 
@@ -60,7 +63,8 @@ def standings(rows: list[Row]) -> set[tuple[Any, ...]]:
     for row in rows:  # the oldest run is first
         latest.setdefault((row["candidate"], row["version"], row["requirement"]), {})[row["nodeid"]] = row
     return {
-        (*key, len(cells), worst_over_cells(Outcome(cell["outcome"]) for cell in cells.values()), max(cell["run"] for cell in cells.values()),
+        (*key, len(cells), worst_over_cells(Outcome(cell["outcome"]) for cell in cells.values()),
+         max(cells.values(), key=lambda cell: cell["started"])["run"],
          *(sum(cell["outcome"] == outcome for cell in cells.values()) for outcome in COUNTED))
         for key, cells in latest.items()
     }  # fmt: skip
@@ -71,7 +75,7 @@ def changes(rows: list[Row]) -> set[tuple[Any, ...]]:
     found: set[tuple[Any, ...]] = set()
     last: dict[tuple[str, str, str], Outcome] = {}
     seen: set[str] = set()
-    for run in sorted({row["run"] for row in rows}):
+    for run in dict.fromkeys(row["run"] for row in rows):  # the oldest run is first
         groups: dict[tuple[str, str], list[Row]] = {}
         for row in (row for row in rows if row["run"] == run):
             groups.setdefault((row["candidate"], row["requirement"]), []).append(row)
@@ -111,11 +115,11 @@ def test_standings_and_changes_follow_the_rules(session: SparkSession, seed: int
 def test_a_change_names_both_versions_and_the_earlier_run(session: SparkSession) -> None:
     cell = {"candidate": "exim", "nodeid": "a", "requirement": "RL-ACK-01"}
     rows = [
-        {**cell, "run": "r1", "started": "2026-01-01", "version": "4.96", "outcome": "pass"},
-        {**cell, "run": "r2", "started": "2026-01-02", "version": "4.97", "outcome": "fail"},
+        {**cell, "run": "r2", "started": "2026-01-01", "version": "4.96", "outcome": "pass"},
+        {**cell, "run": "r1", "started": "2026-01-02", "version": "4.97", "outcome": "fail"},
     ]
     (change,) = ask(session, rows, ROW_CHANGES.query)
-    assert (change["before_version"], change["version"], change["before_run"]) == ("4.96", "4.97", "r1")
+    assert (change["before_version"], change["version"], change["before_run"]) == ("4.96", "4.97", "r2")
     assert change["change"] == ChangeKind.REGRESSION
     assert {(row["version"], row["outcome"]) for row in ask(session, rows, STANDINGS.query)} == {
         ("4.96", "pass"),
