@@ -104,11 +104,13 @@ def test_an_error_in_a_description_is_reported_with_its_place(tmp_path: Path, ch
 
 def test_each_form_of_a_candidate_s_name_finds_its_candidate(tmp_path: Path):
     mine = str(written(tmp_path, MINE))
-    assert find_candidate("reference", SHIPPED) == REFERENCE
-    program = find_candidate("exec:reference", SHIPPED)
-    assert (program.kind, program.identity) == ("exec", "reference")
+    assert find_candidate("reference", SHIPPED) == find_candidate("python:reference", SHIPPED) == REFERENCE
+    assert find_candidate("exec:reference", SHIPPED) == REFERENCE.model_copy(update={"kind": "exec"})
     for defects in ("acknowledges-before-shadow", "acknowledges-before-shadow+every-reading"):
-        assert find_candidate(f"reference+{defects}", SHIPPED).identity == f"reference+{defects}"
+        for word, kind in (("reference", "python"), ("exec:reference", "exec")):
+            changed = REFERENCE.model_copy(update={"kind": kind, "defect": defects})
+            assert find_candidate(f"{word}+{defects}", SHIPPED) == changed
+            assert changed.identity == f"reference+{defects}"
     assert find_candidate(mine, SHIPPED) == read_description(Path(mine))
     short = Path(mine).rename(tmp_path / "mine.yml")
     assert find_candidate(str(short), SHIPPED) == read_description(short)
@@ -223,12 +225,19 @@ def test_a_description_cannot_inherit_from_one_that_inherits_or_is_invalid(tmp_p
         read_description(tmp_path / "variant.yaml")
 
 
-def test_all_errors_of_a_description_are_reported_at_once(tmp_path: Path):
+def test_all_unknown_keys_and_wrong_values_of_a_description_are_reported_at_once(tmp_path: Path):
+    wrong = "clams: [x]\nready-within: soon\nexit-codes: [0, many, more]\ndialect: {name: x, keyword: {}}\nlist: y\n"
     with pytest.raises(CandidateError) as caught:
-        read_description(written(tmp_path, MINE + "clams: [x]\nready-within: soon\n"))
+        read_description(written(tmp_path, MINE + wrong))
     assert [line.partition("mine.yaml")[2].split(" ")[0] for line in str(caught.value).splitlines()] == [
         ":6:1:",
         ":7:15:",
+        ":8:17:",
+        ":8:23:",
+        ":9:10:",
+        ":9:10:",
+        ":9:20:",
+        ":10:1:",
     ]
 
 

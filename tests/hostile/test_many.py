@@ -27,5 +27,7 @@ def test_growth_with_each_cell_is_found(name: str):
     assert growth([Look(n, 20, 10**8, 0) for n in range(301)], 300, 1) == []
 
 
-def test_a_run_without_measurements_proves_nothing():
-    assert "nothing is shown" in growth([Look(0, 20, 10**8, 0)] * 50, 300, 1)[0]
+@pytest.mark.parametrize("seen", [(0, 0), (1, 150), (150, 151), (299, 299)], ids=str)
+def test_a_run_without_measurements_in_its_second_or_last_third_proves_nothing(seen: tuple[int, int]):
+    assert "nothing is shown" in growth([Look(n, 20, 10**8, 0) for n in seen] * 25, 300, 1)[0]
+    assert growth([Look(n, 20, 10**8, 0) for n in (150, 299)] * 25, 300, 1) == []

@@ -53,6 +53,7 @@ def test_an_orderly_client_fails_no_check(listener: Listening):
         (b"250 ok", "command-syntax", "fail", "(RFC 5321 4.1.1)"),
         (b"HELO a.test", "command-syntax", "pass", ""),
         (b"RCPT TO:<Postmaster>", "command-syntax", "pass", ""),
+        (b"rset", "command-syntax", "pass", ""),
         (b"MAIL FROM:<a@a.test> RET=HDRS", "parameters", "fail", "RET was not offered"),
         (b"MAIL FROM:<a@a.test> SMTPUTF8", "parameters", "fail", "SMTPUTF8 was not offered"),
         (b"NOOP " + b"x" * 506, "command-length", "warn", "513 octets"),
@@ -86,6 +87,7 @@ def test_a_command_line_is_judged_by_the_grammar(
         (b"dot\r\n", "dot-stuffing", "not-applicable"),
         (b"a\nb\r\n", "content-line-ends", "fail"),
         (b"a\rb\r\n", "content-line-ends", "fail"),
+        (b"a\r\nb\r\n", "content-line-ends", "pass"),
         (b"x" * 999 + b"\r\n", "content-line-length", "warn"),
         (b".." + b"x" * 997 + b"\r\n", "content-line-length", "pass"),
         (b"\xe4\r\n", "eight-bit-content", "fail"),
@@ -189,16 +191,20 @@ def test_a_client_that_sends_a_group_where_the_next_hop_offers_no_extension_is_f
     assert listener.outcomes()["reply-wait"] == outcome
 
 
-@pytest.mark.parametrize("local", [b"mail-451", b"rcpt-451", b"rcpt-550", b"data-451"])
-def test_a_group_of_which_the_next_hop_answers_a_command_itself_is_sent_in_order(listener: Listening, local: bytes):
+@pytest.mark.parametrize(("local", "place"), [(b"mail-451", 0), (b"rcpt-451", 1), (b"rcpt-550", 1), (b"data-451", 3)])
+def test_a_group_passes_of_which_the_next_hop_answers_a_command_itself(listener: Listening, local: bytes, place: int):
     group = b"MAIL FROM:<a@a.test>\r\nRCPT TO:<%s@b.test>\r\nRCPT TO:<b@b.test>\r\nDATA\r\n" % local
+    answers = []
     for _ in range(2):  # a place before RCPT is met by the second session
         client = RawClient(listener)
         client.hello()
         client.send(group)
-        if [client.reply() for _ in range(4)][-1].startswith(b"354"):
+        replies = [client.reply() for _ in range(4)]
+        answers.append(replies[place])
+        if replies[-1].startswith(b"354"):
             client.ask(b"x\r\n.")
         client.quit()
+    assert any(answer.endswith(b".3.0 %s\r\n" % local) for answer in answers), "one was answered by the listener"
     outcomes = listener.outcomes()
     assert (outcomes["pipelining"], outcomes.get("reply-wait", "pass")) == ("pass", "pass")
 
@@ -294,8 +300,9 @@ def test_a_client_that_does_not_read_the_reply_to_quit_gets_a_warning(listener: 
     assert (outcomes["quit"], outcomes["quit-wait"]) == ("pass", "warn")
 
 
-def test_after_421_no_quit_is_asked_for(listener: Listening):
-    assert deliver(listener, b"dot-421@b.test")[:3] == b"421"
+@pytest.mark.parametrize("local", [b"rcpt-421", b"data-421", b"dot-421"])
+def test_after_421_no_quit_is_asked_for(listener: Listening, local: bytes):
+    assert deliver(listener, local + b"@b.test")[:3] == b"421"
     outcomes = listener.outcomes()
     assert outcomes["hello-first"] == "pass"
     assert "quit" not in outcomes

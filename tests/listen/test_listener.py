@@ -76,18 +76,27 @@ def test_a_recipient_is_refused_and_another_in_the_same_message_accepted(
 
 
 @pytest.mark.parametrize(
-    ("local", "greeting"),
+    ("local", "says", "met"),
     [
-        (b"greeting-421", b"421 greeting-421\r\n"),
-        (b"refuse", b"(reset)"),
-        (b"drop-connect", b""),
-        (b"cut-greeting", b"220 listen."),
+        (b"refuse", b"", b"(reset)"),
+        (b"drop-connect", b"", b""),
+        (b"greeting-421", b"", b"421 greeting-421\r\n"),
+        (b"cut-greeting", b"", b"220 listen."),
+        (b"ehlo-502", b"EHLO client.test", b"502 ehlo-502\r\n"),
+        (b"helo-502", b"HELO client.test", b"502 helo-502\r\n"),
+        (b"mail-452", b"MAIL FROM:<a@a.test>", b"452 4.3.0 mail-452\r\n"),
     ],
 )
-def test_a_place_before_rcpt_is_met_by_the_next_connection(listener: Listening, local: bytes, greeting: bytes):
+def test_a_place_before_rcpt_is_met_by_the_next_connection(listener: Listening, local: bytes, says: bytes, met: bytes):
     to = local + b"@b.test"
     assert deliver(listener, to) == b"451 4.7.1 %s: the next connection meets it\r\n" % local
-    assert RawClient(listener).read_to_end() == greeting
+    client = RawClient(listener)
+    if says:
+        assert client.reply()[:3] == b"220"
+        assert client.ask(says) == met
+        client.quit()
+    else:
+        assert client.read_to_end() == met
     assert deliver(listener, to)[:3] == b"250"
 
 
@@ -170,9 +179,13 @@ def test_what_a_client_sends_is_printed_without_control_characters(listener: Lis
     client.ask(b"MAIL FROM:<a@a.test>")
     client.ask(b"RCPT TO:<\x1b[3J@b.test>")
     assert client.ask(b"RCPT TO:<rcpt-45\r\x1b[4J@b.test>").count(b"\r") == 1, "the end of the reply alone"
+    client.ask(b"DATA")
+    client.ask(b"Message-ID: <\x1b[5J@a.test>\r\n\r\n.")
     client.quit()
     listener.stop()
-    for shown in (r"\x1b[2Jx", r"\x1b[3J@b.test is accepted", r"rcpt-45\r\x1b[4j: no such behaviour"):
+    for shown in (
+        r"\x1b[2Jx", r"\x1b[3J@b.test is accepted", r"rcpt-45\r\x1b[4j: no such behaviour", r"Message-ID \x1b[5J@a.test",
+    ):  # fmt: skip
         assert any(shown in line for line in listener.lines)
     assert [line for line in listener.lines if not line.isprintable()] == []
 

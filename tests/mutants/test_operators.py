@@ -38,7 +38,7 @@ def test_an_operator_changes_its_example(name: str):
     assert ast.unparse(mutate(before, site)) == ast.unparse(ast.parse(after))
 
 
-def test_assertions_docstrings_and_signatures_are_left_alone():
+def test_assertions_literals_that_stand_alone_and_signatures_are_left_alone():
     nested = "def inner(a: int | str = 1 + 1, *, b: bool = not True) -> int | None:\n    'Another.'\n    assert a < 1"
     assert find_sites(in_function("pass"), "f.py") == []
     assert find_sites(in_function(nested), "f.py") == []
@@ -46,6 +46,14 @@ def test_assertions_docstrings_and_signatures_are_left_alone():
     assert find_sites(in_function(nested.replace("assert a < 1", "return a < 1")), "f.py"), (
         "what is no assertion is changed"
     )
+    for literal in ("'Another.'", "2", "True", "..."):
+        assert find_sites(in_function(literal), "f.py") == []
+        assert find_sites(f"class C:\n    {literal}\n", "f.py") == []
+    assert find_sites(in_function("a = 2"), "f.py"), "a literal that is used is changed"
+    assert find_sites("class C:\n    a = 2\n", "f.py")
+    of_signature = ["1 + 1", "not True", "a | b"]
+    assert [find_sites(in_function(f"c = {part}"), "f.py") != [] for part in of_signature] == [True] * 3
+    assert find_sites(in_function("c: a | b = d"), "f.py") == [], "nor is another annotation"
 
 
 def test_the_strict_of_zip_is_left_alone_as_an_assertion():
