@@ -198,6 +198,7 @@ def read_description(path: Path) -> Candidate:
     Raises CandidateError with a line `path:line:column: message` for each problem.
     """
     report = ProblemReport(str(path))
+    inherited: dict[Problem, Problem] = {}
     node = read_full_yaml(path, report, max_octets=MAX_DESCRIPTION_OCTETS)
     like = node.get("like") if node is not None else None
     # A `like` that is not a file name is left to the schema to report.
@@ -209,9 +210,13 @@ def read_description(path: Path) -> Candidate:
             report.add(like.mark, f"like: {like.value} must be a description without a 'like' of its own")
         elif like_node is not None:
             node = Node(node.mark, {**like_node.entries, **node.entries})
+            validate(Candidate, like_node, like_report)  # a problem of an inherited field stands in the other file
+            of_like = [_at_key(problem, like_node) for problem in like_report.problems]
+            inherited = {replace(problem, path=report.path): problem for problem in of_like}
     candidate = validate(Candidate, node, report) if node is not None and not report.problems else None
     if candidate is None or node is None:
-        raise CandidateError(format_problems([_at_key(problem, node) for problem in report.problems]))
+        problems = [_at_key(problem, node) for problem in report.problems]
+        raise CandidateError(format_problems([inherited.get(problem, problem) for problem in problems]))
     return candidate.with_folder(path.resolve().parent)
 
 

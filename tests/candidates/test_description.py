@@ -216,6 +216,26 @@ def test_a_description_inherits_from_the_one_that_like_names(tmp_path: Path):
     assert rendered == ["mode = slow", "mode = plain"]
 
 
+def test_an_error_in_an_inherited_field_is_reported_with_its_place_in_the_other_description(tmp_path: Path):
+    base, variant = tmp_path / "base.yaml", tmp_path / "variant.yaml"
+    own = "{like: base, name: variant, kind: exec, claims: [relay], scale: x}"
+    variant.write_text(own, "utf-8")
+    base.write_text(f"{BASE}clams: [x]\nready-within: soon\n", "utf-8")
+    with pytest.raises(CandidateError) as caught:
+        read_description(variant)
+    assert [line.partition(": ")[0] for line in str(caught.value).splitlines()] == [
+        f"{variant}:1:{own.index('x}') + 1}",
+        f"{base}:7:1",
+        f"{base}:8:15",
+    ]
+    variant.write_text(own.replace(", scale: x", ""), "utf-8")
+    base.write_text(f"{BASE}commands: {{explode: [x]}}\n", "utf-8")
+    with pytest.raises(CandidateError, match=f"^{re.escape(str(base))}:7:1: commands: there is no 'explode'"):
+        read_description(variant)
+    base.write_text("argv: [serve]\n", "utf-8")
+    assert read_description(variant).argv == ("serve",), "what it lacks is no error if the variant has it"
+
+
 @pytest.mark.parametrize("other", ["{like: third, name: base, kind: exec, claims: [relay]}", "[no description]"])
 def test_a_description_cannot_inherit_from_one_that_inherits_or_is_invalid(tmp_path: Path, other: str):
     (tmp_path / "third.yaml").write_text(BASE.replace("name: base", "name: third"), "utf-8")
