@@ -86,23 +86,42 @@ def test_json_has_every_check_once_and_the_exit_code_is_1_for_a_violation(
     assert (suite.get("tests"), suite.get("failures")) == (str(len(CHECKS)), "1")
 
 
-def test_only_the_named_checks_are_run_and_a_pass_is_0(
-    aiosmtpd: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    made: list[str] = []
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the checks that were made, in the order in which they began."""
+    names: list[str] = []
     judge = run._judge
 
     async def noted(check: Check, server: Server) -> Judgement:
-        made.append(check.name)
+        names.append(check.name)
         return await judge(check, server)
 
     monkeypatch.setattr(run, "_judge", noted)
+    return names
+
+
+def test_checks_with_sessions_that_are_named_are_made_alone_and_a_pass_is_0(
+    aiosmtpd: str, capsys: pytest.CaptureFixture[str], made: list[str]
+):
     assert probe(aiosmtpd, "--check", "helo", "--check", "quit", "--all") == 0
     assert sorted(made) == ["helo", "quit"]
     out = capsys.readouterr().out
     assert "HELO is answered 250 aiosmtpd.test" in out
     assert [name for name in CHECKS if f" {name} " in out] == [name for name in CHECKS if name in ("helo", "quit")]
     assert out.splitlines()[-1] == "2 pass"
+
+
+def test_a_check_of_all_sessions_that_is_named_is_made_after_those_with_sessions_and_reported_alone(
+    aiosmtpd: str, capsys: pytest.CaptureFixture[str], made: list[str]
+):
+    name = "replies-well-formed"
+    assert CHECKS[name].last
+    assert probe(aiosmtpd, "--check", name, "--all") == 0
+    assert sorted(made[:-1]) == sorted(one.name for one in CHECKS.values() if not one.last)
+    assert made[-1] == name
+    out = capsys.readouterr().out
+    assert [one for one in CHECKS if f" {one} " in out] == [name]
+    assert out.splitlines()[-1] == "1 pass"
 
 
 @pytest.mark.parametrize(
