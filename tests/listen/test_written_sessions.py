@@ -55,10 +55,14 @@ def results(record: ListenRecord) -> list[tuple[str, str]]:
     ("later", "of_later"),
     [
         ((*MAIL, f"> {BOB}", "< RCPT 250", "> DATA", "< DATA 452"), [("bob", "transient")]),
+        (
+            (*MAIL, f"> {BOB}", "< RCPT 250", "> DATA", "< DATA 354", ".", "< CONTENT 552"),
+            [("bob", "permanent")],
+        ),
         ((*MAIL, f"> {ALICE}", "< RCPT 450"), [("alice", "transient")]),
         (("> MAIL FROM:<c@a.test>", "< MAIL 452"), []),
     ],
-    ids=["DATA", "RCPT of the same address", "MAIL"],
+    ids=["DATA", "content", "RCPT of the same address", "MAIL"],
 )
 def test_a_refusal_in_a_later_transaction_is_not_charged_to_an_earlier_one(
     later: tuple[str, ...], of_later: list[tuple[str, str]]
@@ -70,9 +74,24 @@ def test_a_refusal_in_a_later_transaction_is_not_charged_to_an_earlier_one(
     assert "alice" not in found["retry"].sentence or of_later[0][0] == "alice"
 
 
-def test_a_refusal_in_an_earlier_transaction_is_not_charged_to_a_later_one():
-    refused = (*MAIL, f"> {ALICE}", "< RCPT 450", "> RSET", "< RSET 250")
-    assert results(written(*refused, *ACCEPTED)) == [("alice", "transient"), ("alice", "accepted")]
+@pytest.mark.parametrize(
+    ("refused", "of_refused"),
+    [
+        (("> MAIL FROM:<a@a.test>", "< MAIL 452"), []),
+        ((*MAIL, f"> {ALICE}", "< RCPT 450"), [("alice", "transient")]),
+        ((*MAIL, f"> {ALICE}", "< RCPT 250", "> DATA", "< DATA 452"), [("alice", "transient")]),
+        (
+            (*MAIL, f"> {ALICE}", "< RCPT 250", "> DATA", "< DATA 354", ".", "< CONTENT 552"),
+            [("alice", "permanent")],
+        ),
+    ],
+    ids=["MAIL", "RCPT", "DATA", "content"],
+)
+def test_a_refusal_in_an_earlier_transaction_is_not_charged_to_a_later_one(
+    refused: tuple[str, ...], of_refused: list[tuple[str, str]]
+):
+    record = written(*refused, "> RSET", "< RSET 250", *ACCEPTED)
+    assert results(record) == [*of_refused, ("alice", "accepted")]
 
 
 @pytest.mark.parametrize(("then", "result"), [(MAIL, "abandoned"), ((), "lost")])
