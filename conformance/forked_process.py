@@ -15,6 +15,7 @@ from typing import TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 _PR_SET_PDEATHSIG = 1
 """The option of prctl(2) by which the kernel signals a process when its parent ends."""
 
@@ -73,8 +74,28 @@ def run_unordered(
     waiting = iter(items)
     running: set[Future[R]] = set()
     while True:
-        running |= {pool.submit(function, item) for item in islice(waiting, at_once - len(running))}
+        handed_out = list(islice(waiting, at_once - len(running)))
+        with deferred_interrupts():
+            running |= {pool.submit(function, item) for item in handed_out}
         if not running:
             return
         done, running = wait(running, return_when=FIRST_COMPLETED)
         yield from (future.result() for future in done)
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """Handle SIGINT and SIGTERM that come during the block at its end. To be called in the main thread.
+
+    An exception that their handler raises can leave a lock held for good, such as that of a pool's queue: `with` on a lock of
+    `threading` or `queue` is not atomic.
+    """
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, frame: came.append(number)) for number in _INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])

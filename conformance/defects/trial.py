@@ -21,7 +21,7 @@ from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE, Candidate
 from conformance.defects.plan import PlannedTrial
 from conformance.execute import execute, judge, utc_timestamp, worst_sentence
-from conformance.forked_process import forked_pool
+from conformance.forked_process import deferred_interrupts, forked_pool
 from conformance.judge.incremental import IncrementalJudge
 from conformance.records import candidate_record, cell_header, item_name
 from conformance.results.fingerprints import environment_sha256, suite_sha256
@@ -290,9 +290,11 @@ def run_trials(
     """
     _TRIALS[:] = trials
     with forked_pool(jobs) as pool:
-        yield from pool.map(
-            _run_number, range(len(trials)), [seed] * len(trials), [run_directory] * len(trials), chunksize=4
-        )
+        with deferred_interrupts():
+            results = pool.map(
+                _run_number, range(len(trials)), [seed] * len(trials), [run_directory] * len(trials), chunksize=4
+            )
+        yield from results
 
 
 _TRIALS: list[PlannedTrial] = []

@@ -1,14 +1,17 @@
 """Trials that run cells: the unbroken reference passes where a broken one is caught, in every process of the pool."""
 
 import itertools
+import signal
 import subprocess
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from conformance import paths, shortage
+from conformance import forked_process, paths, shortage
 from conformance.defects import trial
 from conformance.defects.plan import PlannedTrial, active_defects, plan_trials
 from conformance.defects.trial import run_trials
@@ -131,3 +134,26 @@ def test_worker_processes_end_when_the_command_is_killed(tmp_path: Path):
     assert len(workers) == jobs
     _, alive = psutil.wait_procs(workers, timeout=60)
     assert alive == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_is_handled_after_all_trials_have_been_submitted(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+):
+    submitted: list[bool] = []
+
+    class Interrupted(ProcessPoolExecutor):
+        def submit(self, *arguments: Any, **options: Any) -> Any:
+            signal.raise_signal(number)
+            submitted.append(True)
+            return super().submit(*arguments, **options)
+
+    monkeypatch.setattr(forked_process, "ProcessPoolExecutor", Interrupted)
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(run_trials([None] * 9, seed=1, jobs=1))  # type: ignore[list-item]  # none of them can be run
+        assert len(submitted) == 3, "they are submitted four at a time"
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, before)
