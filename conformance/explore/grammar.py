@@ -127,11 +127,11 @@ SENDS: Mapping[int, int] = {1: 4, 2: 3, 3: 2, 4: 1}
 PAUSES = (0.0, 0.0, 0.5, 5.0, 61.0, 200.0, 1000.0)
 """Documented seconds between two steps of a scene."""
 
-MOST_QUERIES = 8000
-"""How often a server may ask another for discard notifications in the drain of a plan; each query takes some milliseconds.
+MOST_ROUNDS = 8000
+"""How often a server may ask another for discard notifications, or try a message, in a plan; each takes some milliseconds.
 
-A scene in which it might ask more often is drawn anew: where a message waits in vain, a shadow server that asks every second for two days
-would keep a plan running for half an hour.
+A scene in which it might do so more often is drawn anew: where a message waits in vain, a shadow server that asks every second for two
+days would keep a plan running for half an hour.
 """
 
 TAILS: Mapping[float, int] = {60: 3, 900: 3, 4 * 3600: 3, 11 * 3600: 1}

@@ -26,16 +26,17 @@ def drain_bound(topology: Topology, steps: tuple[Step, ...]) -> float:
     return 2 * max(_longest_way(settings) for settings in _settings_of_servers(topology, steps))
 
 
-def most_queries(topology: Topology, steps: tuple[Step, ...]) -> float:
-    """Return how often a server may ask another for discard notifications in a drain that lasts as long as it may.
+def most_rounds(topology: Topology, steps: tuple[Step, ...], end: float) -> float:
+    """Return how often a server may do the same until the end of a drain that lasts as long as it may.
 
-    A shadow server asks in each ShadowHeartbeatFrequency, and before it takes over what it holds, so in each ShadowResubmitTimeSpan.
+    A shadow server asks for discard notifications in each ShadowHeartbeatFrequency, and before it takes over what it holds, so in
+    each ShadowResubmitTimeSpan; a server tries a message again in each MessageRetryInterval. `end`: when the drain begins, in
+    documented seconds.
     """
-    shortest = min(
-        min(_values(settings, "ShadowHeartbeatFrequency") + _values(settings, "ShadowResubmitTimeSpan"))
-        for settings in _settings_of_servers(topology, steps)
-    )
-    return drain_bound(topology, steps) / shortest
+    names = ("ShadowHeartbeatFrequency", "ShadowResubmitTimeSpan", "MessageRetryInterval")
+    settings = _settings_of_servers(topology, steps)
+    shortest = min(value for one in settings for name in names for value in _values(one, name))
+    return (end + drain_bound(topology, steps)) / shortest
 
 
 def _settings_of_servers(topology: Topology, steps: tuple[Step, ...]) -> list[list[Mapping[str, JsonValue]]]:

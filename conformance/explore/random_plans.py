@@ -14,7 +14,7 @@ from typing import overload
 from conformance.candidates.assignment import Assignment
 from conformance.explore import grammar
 from conformance.explore.aiming import Aim, Disturbance, insert
-from conformance.explore.peace import drain_bound, most_queries
+from conformance.explore.peace import drain_bound, most_rounds
 from conformance.explore.scenes import Scene, draw_scene, draw_weighted
 from conformance.explore.sweep import Plan, as_step, numbered
 from conformance.explore.trial import PlanRun, RecordedPlan, judge_plan, record_plan
@@ -130,10 +130,10 @@ class _Drawing:
 
 
 def draw_affordable_scene(rng: random.Random, bias: grammar.Bias) -> Scene:
-    """Return a scene in which no server may ask more often than `grammar.MOST_QUERIES`; others are drawn anew."""
+    """Return a scene in which no server may do the same more often than `grammar.MOST_ROUNDS`; others are drawn anew."""
     while True:
         scene = draw_scene(rng, bias)
-        if most_queries(scene.topology, _steps(_with_pauses(scene))) <= grammar.MOST_QUERIES:
+        if most_rounds(scene.topology, _steps(_with_pauses(scene)), scene.end) <= grammar.MOST_ROUNDS:
             return scene
 
 

@@ -58,10 +58,13 @@ def envelope_is_passed_on(facts: Facts) -> Finding:
     altered = facts.trace.altered_sessions
     for name, message in facts.trace.messages.items():
         transactions = facts.trace.transactions_of(name)
+        given_to: dict[str, list[Transaction]] = {}
+        for one in transactions:
+            given_to.setdefault(one.server, []).append(one)
         for sent in transactions:
             if not facts.is_opened_by_tested_server(sent.client, sent.session) or sent.session in altered:
                 continue
-            given = [g for g in transactions if g.server == sent.client and g.n < sent.n]
+            given = [g for g in given_to.get(sent.client, ()) if g.n < sent.n]
             if not given or any(g.session in altered for g in given):
                 continue
             offered = facts.trace.sessions[sent.session].keywords or frozenset()

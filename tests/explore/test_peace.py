@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from conformance.explore.grammar import MOST_QUERIES, Bias
-from conformance.explore.peace import drain_bound, most_queries
+from conformance.explore.grammar import MOST_ROUNDS, Bias
+from conformance.explore.peace import drain_bound, most_rounds
 from conformance.explore.random_plans import draw_affordable_scene
 from conformance.explore.scenes import Scene, draw_scene
 from conformance.explore.sweep import as_step
@@ -27,9 +27,9 @@ def steps_of(*changes: Mapping[str, object]) -> tuple[Step, ...]:
     return tuple(as_step(Configure.model_validate({"node": "mbx1", "transport": transport})) for transport in changes)
 
 
-def queries_in(scene: Scene) -> float:
-    """Return how often a server may ask another in the drain of a plan of this scene."""
-    return most_queries(scene.topology, tuple(as_step(action) for _, action in scene.actions))
+def rounds_in(scene: Scene) -> float:
+    """Return how often a server may do the same in a plan of this scene."""
+    return most_rounds(scene.topology, tuple(as_step(action) for _, action in scene.actions), scene.end)
 
 
 def test_changes_of_several_steps_count_together() -> None:
@@ -48,21 +48,21 @@ def test_changes_of_several_steps_count_together() -> None:
     assert bound(span, retry) > bound(span)
 
 
-@pytest.mark.parametrize("name", ["ShadowHeartbeatFrequency", "ShadowResubmitTimeSpan"])
-def test_the_shortest_interval_that_ever_holds_decides_how_often_a_server_may_ask(name: str) -> None:
+@pytest.mark.parametrize("name", ["ShadowHeartbeatFrequency", "ShadowResubmitTimeSpan", "MessageRetryInterval"])
+def test_the_shortest_interval_that_ever_holds_decides_how_often_a_server_does_the_same(name: str) -> None:
     short, long = {name: "7s"}, {name: "9d"}
     for changes in ([short], [short, long], [long, short]):
-        assert most_queries(TOPOLOGY, steps_of(*changes)) == bound(*changes) / 7
-    assert most_queries(TOPOLOGY, ()) == bound() / 120
+        assert most_rounds(TOPOLOGY, steps_of(*changes), 700) == (700 + bound(*changes)) / 7
+    assert most_rounds(TOPOLOGY, (), 0) == bound() / 60, "MessageRetryInterval is the shortest by default"
 
 
-def test_scenes_in_which_a_server_may_ask_too_often_are_drawn_anew_and_the_others_kept() -> None:
+def test_scenes_in_which_a_server_may_do_the_same_too_often_are_drawn_anew_and_the_others_kept() -> None:
     replaced = 0
     for number in range(100):
         first = draw_scene(random.Random(number), Bias())
         scene = draw_affordable_scene(random.Random(number), Bias())
-        assert queries_in(scene) <= MOST_QUERIES
-        if queries_in(first) <= MOST_QUERIES:
+        assert rounds_in(scene) <= MOST_ROUNDS
+        if rounds_in(first) <= MOST_ROUNDS:
             assert scene == first
         else:
             replaced += 1
