@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from conformance.operating_system import CAN_RUN_CELLS, NEEDS_LINUX
 from conformance.paths import local_path
 
 app = typer.Typer(
@@ -33,6 +34,13 @@ def local_path_argument(text: str) -> Path:
 def split_hosts(words: list[str] | None) -> list[str]:
     """Return the hosts that `--allow-hosts` names, in all its occurrences: `a,b` and `c` give a, b and c; None gives []."""
     return [host for word in words or () for host in word.split(",")]
+
+
+def require_linux() -> None:
+    """Print a reason and exit with 2 on a system on which no cells can be run. Raises typer.Exit."""
+    if not CAN_RUN_CELLS:
+        typer.echo(NEEDS_LINUX, err=True)
+        raise typer.Exit(2)
 
 
 def existing_path(text: str) -> Path:

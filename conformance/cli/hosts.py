@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from conformance.cli.app import app, split_hosts
+from conformance.cli.app import app, require_linux, split_hosts
 
 
 @app.command()
@@ -115,6 +115,7 @@ def smuggling(
     ] = False,
 ) -> None:
     """Send messages with false ends through every pair of these servers, and show which become two messages (SMTP smuggling)."""
+    require_linux()
     from conformance.commands.smuggling import print_matrix
 
     raise typer.Exit(print_matrix(candidates, out, hosts=split_hosts(allow_hosts), as_json=as_json))

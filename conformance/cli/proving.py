@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from conformance.cli.app import app, split_hosts
+from conformance.cli.app import app, require_linux, split_hosts
 from conformance.clocks import ClockName
 
 
@@ -49,6 +49,7 @@ def defects(
     ] = False,
 ) -> None:
     """Run the reference with each of its deliberate defects, and print which checks catch it."""
+    require_linux()
     from conformance.commands.defects import print_defects
 
     raise typer.Exit(
@@ -90,6 +91,7 @@ def mutants(
     ] = False,
 ) -> None:
     """Change the reference in one place at a time, and print which changes no cell notices."""
+    require_linux()
     from conformance.commands.mutants import print_mutants
 
     raise typer.Exit(
@@ -141,6 +143,7 @@ def explore(
     as_json: Annotated[bool, typer.Option("--json", help="a JSON object: plans, outcomes, fired, findings")] = False,
 ) -> None:
     """Try faults that no scenario has, at every point of scenarios or in random plans; write what violates the model as files."""
+    require_linux()
     from conformance.commands import explore as command
 
     raise typer.Exit(

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from conformance.cli.app import REFERENCE_PROGRAM, app, candidate, split_hosts
+from conformance.cli.app import REFERENCE_PROGRAM, app, candidate, require_linux, split_hosts
 
 
 @app.command()
@@ -64,6 +64,7 @@ def candidate_check(
     ] = None,
 ) -> None:
     """Start a candidate, try everything that it claims, and print what does not work."""
+    require_linux()
     from conformance.commands.candidate import print_check
 
     raise typer.Exit(print_check(word, split_hosts(allow_hosts)))

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import typer
 
 from conformance import paths
 from conformance.commands.shards import run_on_cluster, wants_cluster
+from conformance.operating_system import CAN_RUN_CELLS, NEEDS_LINUX
 from conformance.shortage import describe_harness_error
 from conformance.suite.collect import explain_empty
 from conformance.suite.item import outcome_of
@@ -121,8 +121,8 @@ def run_pytest(arguments: list[str]) -> int:
         return 0
     if wants_cluster(arguments):
         return run_on_cluster(arguments)
-    if not hasattr(socket, "TCP_INFO"):
-        typer.echo("running cells needs Linux: the harness reads TCP_INFO of its connections", err=True)
+    if not CAN_RUN_CELLS:
+        typer.echo(NEEDS_LINUX, err=True)
         return USAGE
     plugin = _ExitCodePlugin()
     # Node ids, and the commands that repeat a cell, have paths relative to pytest's root.

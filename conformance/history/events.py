@@ -26,9 +26,12 @@ _MAX_TIME_S = 1e12
 class Event(RecordedValue):
     """The base class of all events."""
 
-    n: Annotated[int, Field(ge=0, description="place in the one order of the cell")]
+    n: Annotated[int, Field(strict=True, ge=0, description="place in the one order of the cell")]
     t: Annotated[
-        float, Field(ge=-_MAX_TIME_S, le=_MAX_TIME_S, description="seconds since the cell began, in documented time")
+        float,
+        Field(
+            strict=True, ge=-_MAX_TIME_S, le=_MAX_TIME_S, description="seconds since the cell began, in documented time"
+        ),
     ]
 
 

@@ -138,7 +138,7 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path):
     "evil",
     [
         *(b"NaN", b"Infinity", b"-Infinity", b"1e999", b"1e308", b"-1e308", b"9" * 5000),
-        *(b"[" * 100_000, b'"\\ud800"', b"null", b"{}", b'"soon"'),
+        *(b"[" * 100_000, b'"\\ud800"', b"null", b"{}", b'"soon"', b'"0.001"', b"true", b"1.1e12", b"-1.1e12"),
     ],
 )
 def test_a_time_that_is_not_json_or_not_a_usable_number_is_damage(run: Path, evil: bytes):

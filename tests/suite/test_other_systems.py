@@ -1,4 +1,4 @@
-"""Without the functions that only Linux has, commands that read files work, and `run` says what is missing."""
+"""Without the functions that only Linux has, commands that read files work, and those that run cells say what is missing."""
 
 import subprocess
 import sys
@@ -66,8 +66,20 @@ def test_validate_list_schema_judge_and_report_work_on_other_systems(ran: Path, 
     assert (done.stdout, done.stderr) == (usual.stdout, usual.stderr), "it prints what it prints on Linux"
 
 
-def test_running_cells_on_another_system_is_refused_with_a_reason(tmp_path: Path):
-    done = elsewhere("run", "--candidate", "reference", cwd=tmp_path)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--candidate", "reference"),
+        ("defects", "acknowledges-before-shadow"),
+        ("mutants", "--sample", "1"),
+        ("explore", "alone-in-its-boundary", "--plans", "1", "--out", "found"),
+        ("smuggling", "aiosmtpd", "--out", "matrix"),
+        ("candidate", "check", "reference"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_running_cells_on_another_system_is_refused_with_a_reason(words: tuple[str, ...], tmp_path: Path):
+    done = elsewhere(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "running cells needs Linux: the harness reads TCP_INFO of its connections\n"
     assert list(tmp_path.iterdir()) == []
