@@ -29,6 +29,9 @@ from conformance.trace.sessions import Transaction
 _AT_ONCE_S = 1.0
 """Within this time a reply is given at once. Seconds."""
 
+_End = tuple[str, float | None]
+"""A recipient who may be done, and since when the server surely knew it; None where the history does not show that."""
+
 _WITHOUT_A_WORD = frozenset({"mute", "cut"})
 """Faults that take words from a session, and put none in their place."""
 
@@ -93,9 +96,9 @@ def acknowledgement_is_withheld(facts: Facts) -> Finding:
 
     The delay is MaxAcknowledgementDelay, from the final dot on. No acknowledgement may come before that, and none more than
     `_AT_ONCE_S` later; a refusal may not come later either. A recipient is done when a next hop has taken or refused the message
-    for it, or when a mailbox that detects duplicates has one like it already (`_find_done_recipients`). Only candidates that claim
-    `delayed-acknowledgement` and messages of the scenario are judged, while shadow redundancy is surely on. Near the end of its
-    session a server may reply early (ruling 32).
+    for it, or when a mailbox that detects duplicates has one like it already; where nothing shows since when the server knew that,
+    the acknowledgement is not late (`_find_done_recipients`). Only candidates that claim `delayed-acknowledgement` and messages of
+    the scenario are judged, while shadow redundancy is surely on. Near the end of its session a server may reply early (ruling 32).
     """
     finding = Finding("an acknowledgement when every next hop has the message, or after MaxAcknowledgementDelay")
     if "delayed-acknowledgement" not in facts.context.claims:
@@ -158,52 +161,124 @@ def _is_session_nearly_over(facts: Facts, sent: Transaction, reply: Reply) -> bo
 
 
 def _find_done_recipients(facts: Facts, sent: Transaction, before_n: int, end_t: float) -> dict[str, float]:
-    """Return the recipients, normalized, for whom a message was passed on or refused before event `before_n`, with the time of that.
+    """Return the recipients, normalized, who may be done before event `before_n`, with the time since which they surely are.
 
-    A message may be refused as a whole, in reply to MAIL. A recipient about whom the server made a report counts as refused. A
-    mailbox that has the same message already needs no other. Of a session after STARTTLS nothing is seen, so all recipients may be
-    done. Where a fault altered what was said to a next hop, all recipients behind it may have been refused. In a session with a
-    fault the reply may have come late, and of what another server delivered this one need not know: then the time is `end_t`, that
-    of event `before_n`, if no other reply came sooner.
+    A recipient is done when the message was passed on or refused for him, so that the server has nothing to wait for. Where nothing
+    shows when the server learned that, the time is `end_t`, that of event `before_n`.
+    """
+    done: dict[str, float] = {}
+    for ends in (
+        _deciding_replies(facts, sent, before_n),
+        _refusals_without_recipient(facts, sent, before_n),
+        _reported_failures(facts, sent, before_n),
+        _deliveries(facts, sent, before_n),
+        _unseen_ends(facts, sent, before_n),
+    ):
+        for recipient, known_t in ends:
+            done[recipient] = min(done.get(recipient, end_t), end_t if known_t is None else known_t)
+    return done
+
+
+def _hops_by_recipient(facts: Facts, sent: Transaction) -> dict[str, set[str]]:
+    """Return the parties to which the server may pass a message on, by recipient, normalized."""
+    recipients = facts.context.normalize_addresses(sent.recipients)
+    return {recipient: possible_hops(facts, sent.server, recipient) for recipient in recipients}
+
+
+def _deciding_replies(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_End]:
+    """Yield the recipients for whom a next hop accepted or refused a message after its MAIL to the server."""
+    relaying = facts.compute_once(Relaying)
+    assert sent.message is not None
+    for recipient in facts.context.normalize_addresses(sent.recipients):
+        for one in relaying.tries.get((sent.server, sent.message, recipient), ()):
+            if one.outcome in (2, 5) and one.transaction.n > sent.n and one.end_n < before_n:
+                assert one.reply is not None
+                slowed = one.reply.to == "CONTENT" and facts.is_disturbed(one.transaction.session)
+                yield recipient, None if slowed else one.end_t
+
+
+def _refusals_without_recipient(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_End]:
+    """Yield the recipients behind a next hop that refused a connection, or mail of which no recipient is known, with 5yz.
+
+    No document says whether a server takes 5yz in place of a greeting, or to EHLO, for a refusal of the messages that wait: it may
+    as well try them again. A refusal of MAIL is one of its message (RFC 5321 4.2.1), but it may be another message, or one
+    recipient's copy of this one (ruling 26), where there are several.
+    """
+    hops = _hops_by_recipient(facts, sent)
+    relaying = facts.compute_once(Relaying)
+    for contact in relaying.hop_connections.get(sent.server, ()):
+        refusal = contact.refusal
+        if refusal is None or refusal.code // 100 != 5 or not sent.n < refusal.n < before_n:
+            continue
+        behind = [recipient for recipient in hops if contact.server in hops[recipient]]
+        is_known = (
+            refusal.to == "MAIL"
+            and len(behind) == 1
+            and not contact.is_unclear
+            and _is_only_message_of_sender(facts, sent, refusal, before_n)
+        )
+        yield from ((recipient, refusal.t if is_known else None) for recipient in behind)
+
+
+def _is_only_message_of_sender(facts: Facts, sent: Transaction, refusal: Reply, before_n: int) -> bool:
+    """Return whether a refused MAIL names the sender of a message, and the server was given no other mail of that sender.
+
+    False in a session with a fault, and for the null reverse-path, under which the server sends reports of its own.
+    """
+    normalize = facts.context.normalize_address
+    refused = [
+        t for t in facts.transactions_by_client.get(sent.server, ())
+        if not facts.is_disturbed(t.session)
+        and any(x.command.n == t.n and x.reply is refusal for x in facts.trace.sessions[t.session].exchanges)
+    ]  # fmt: skip
+    given = [
+        t for t in facts.trace.transactions
+        if t.server == sent.server and t.n < before_n and normalize(t.sender) == normalize(sent.sender)
+    ]  # fmt: skip
+    return bool(sent.sender) and given == [sent] and any(normalize(t.sender) == normalize(sent.sender) for t in refused)
+
+
+def _reported_failures(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_End]:
+    """Yield the recipients about whom the server made a report after a message's MAIL."""
+    assert sent.message is not None
+    message = facts.trace.messages[sent.message]
+    for onward in facts.transactions_by_client.get(sent.server, ()):
+        digest = onward.digest
+        if digest is None or digest.report is None or digest.about != message.message_id:
+            continue
+        if sent.n < onward.n < before_n:
+            for recipient in facts.context.normalize_addresses(digest.failed or sent.recipients):
+                yield recipient, onward.t
+
+
+def _deliveries(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_End]:
+    """Yield the recipients whose mailboxes have the same message already, and so need no other.
+
+    Of what another server delivered this one need not know, and where a fault acted the reply may have come late.
     """
     assert sent.message is not None
     assert sent.dot_t is not None
-    normalize, normalize_all = facts.context.normalize_address, facts.context.normalize_addresses
-    done: dict[str, float] = {}
-    relaying = facts.compute_once(Relaying)
-    for recipient in sent.recipients:
-        for one in relaying.tries.get((sent.server, sent.message, normalize(recipient)), ()):
-            if one.outcome == 5 and sent.n < one.transaction.n and one.end_n < before_n:
-                done.setdefault(normalize(recipient), one.end_t)
-    for contact in relaying.hop_connections.get(sent.server, ()):  # of whichever message
-        if contact.refusal is not None and contact.refusal.code // 100 == 5 and sent.n < contact.n < before_n:
-            done = dict.fromkeys(normalize_all(sent.recipients), contact.end_t) | done
-    message = facts.trace.messages[sent.message]
-    for name in facts.trace.indistinguishable_messages(message):
+    normalize = facts.context.normalize_address
+    for name in facts.trace.indistinguishable_messages(facts.trace.messages[sent.message]):
         for delivery in facts.trace.deliveries_of(name):
             if delivery.n < before_n and normalize(delivery.recipient) in facts.context.mailboxes:
-                # A slowed reply may reach the server at any time up to the end. Behind a next hop, which may take longer to reply
-                # than to deliver, the server sees nothing.
                 is_late = delivery.giver != sent.server or facts.is_disturbed(delivery.session)
-                done.setdefault(normalize(delivery.recipient), end_t if is_late else max(delivery.t, sent.dot_t))
+                yield normalize(delivery.recipient), None if is_late else max(delivery.t, sent.dot_t)
+
+
+def _unseen_ends(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_End]:
+    """Yield the recipients for whom a message may have been accepted or refused where the history does not show it.
+
+    Of a session after STARTTLS nothing is seen. Where a fault altered what was said to a next hop, all recipients behind it may have
+    been refused.
+    """
+    hops = _hops_by_recipient(facts, sent)
     for session in facts.starttls_sessions:
         if session.client == sent.server and session.n < before_n:
             # one that was opened for an earlier message may be kept for this one (ruling 25)
-            done = dict.fromkeys(normalize_all(sent.recipients), session.t if session.n > sent.n else end_t) | done
-    for onward in facts.transactions_by_client.get(sent.server, ()):
-        if not sent.n < onward.n < before_n:
-            continue
-        slowed = facts.is_disturbed(onward.session)
-        if onward.digest is not None and onward.digest.report and onward.digest.about == message.message_id:
-            done = dict.fromkeys(normalize_all(onward.digest.failed or sent.recipients), onward.t) | done
-        for reply in onward.replies if onward.message == sent.message else ():
-            if reply.n < before_n and reply.code // 100 != 4:
-                heard_t = end_t if slowed else reply.t
-                for recipient in normalize_all((reply.recipient,) if reply.recipient else onward.recipients):
-                    done[recipient] = min(done.get(recipient, heard_t), heard_t)
+            yield from ((recipient, session.t if session.n > sent.n else None) for recipient in hops)
     altered = _hops_with_altered_session(facts, sent.server, sent.n, before_n)
-    unclear = {r for r in normalize_all(sent.recipients) if altered & possible_hops(facts, sent.server, r)}
-    return dict.fromkeys(unclear, end_t) | done
+    yield from ((recipient, None) for recipient in hops if altered & hops[recipient])
 
 
 def _hops_with_altered_session(facts: Facts, server: str, after_n: int, before_n: int) -> set[str]:

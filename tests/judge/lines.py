@@ -23,6 +23,7 @@
     mbx2 ? mbx1 twice: nothing, and s1           two of them in two sessions, answered after both were sent
     mbx1 >< mbx2                                 a connection that fails
     mbx1 > mbx2  is not answered                 a session of a greeting and of an EHLO without its reply
+    mbx1 > mbx2  is greeted with 550 5.7.1 no    a session of this greeting, which the client leaves without a word
     outside > mbx1  says NOOP: 250 2.0.0 ok      one command and its reply, in the session that is open
     outside > mbx1  hears 250 2.0.0 again        a reply that answers nothing
     outside > mbx1  hears RSET: 221 2.0.0 bye    a reply to a command that was said before
@@ -174,6 +175,12 @@ def _unanswered(history: History, client: str, server: str) -> None:
     history.say(one, f"EHLO {client}")
 
 
+def _greeted(history: History, m: re.Match[str]) -> None:
+    one = history.connect(m["client"], m["server"], greet=False)
+    history.reply_to(one, "GREETING", int(m["code"]), m["text"])
+    history.close(one, "client", polite=False)
+
+
 def _heard(history: History, m: re.Match[str]) -> None:
     one = _last(history, m["client"], m["server"])
     history.reply_to(one, m["to"] or "", int(m["code"]), m["text"], recipient=m["whose"], malformed=m["form"] or "")
@@ -307,6 +314,7 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (r"talk (?P<talk>\S+) (?P<client>\S+) > (?P<server>\S+): (?P<problem>.+)", _talked),
     (_PAIR + r"sends a lone dot", lambda h, m: _dotted(h, m["client"], m["server"])),
     (_PAIR + r"is not answered", lambda h, m: _unanswered(h, m["client"], m["server"])),
+    (_PAIR + r"is greeted with (?P<code>\d+) (?P<text>.+)", _greeted),
     (_PAIR + r"says (?P<line>.+?)(?: at (?P<listener>[a-z]+))?" + _RESULT, _said),
     (_PAIR + r"hears (?:(?P<to>[A-Z]+)(?: for (?P<whose>\S+?))?: )?(?:malformed \((?P<form>.+)\) )?(?P<code>\d+) (?P<text>.+)", _heard),
     (r"(?P<client>\S+) x (?P<server>\S+)\s+by (?P<by>client|server|link)(?:, (?P<how>reset|secured))?", _ended),
