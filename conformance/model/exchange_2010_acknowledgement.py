@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from conformance.faults import ALTERING_FAULTS
 from conformance.history.events import FaultArmed, FaultFired, Reply
 from conformance.model.facts import Facts
-from conformance.model.relaying import Relaying
+from conformance.model.relaying import Relaying, Try
 from conformance.model.retries import possible_hops
 from conformance.model.rules import rule
 from conformance.trace.finding import Finding, format_seconds
@@ -192,9 +192,22 @@ def _deciding_replies(facts: Facts, sent: Transaction, before_n: int) -> Iterato
     for recipient in facts.context.normalize_addresses(sent.recipients):
         for one in relaying.tries.get((sent.server, sent.message, recipient), ()):
             if one.outcome in (2, 5) and one.transaction.n > sent.n and one.end_n < before_n:
-                assert one.reply is not None
-                slowed = one.reply.to == "CONTENT" and facts.is_disturbed(one.transaction.session)
-                yield recipient, None if slowed else one.end_t
+                yield recipient, one.end_t if _is_surely_decided(facts, one) else None
+
+
+def _is_surely_decided(facts: Facts, one: Try) -> bool:
+    """Return whether a server surely heard that a recipient was accepted or refused for good when the reply was recorded.
+
+    It may hear a slowed reply later, and never one behind which the session was reset. After an accepted recipient, 552 may mean
+    that there are too many (RFC 5321 4.5.3.1.10): that is transient.
+    """
+    session = facts.trace.sessions[one.transaction.session]
+    if one.reply is None or one.is_unclear or facts.is_disturbed(session.name):
+        return False
+    if not one.is_known and session.closed is not None and session.closed.how == "reset":
+        return False
+    is_one_too_many = one.reply.to == "RCPT" and one.reply.code == 552 and one.reply.enhanced in (None, "5.5.3")
+    return not (is_one_too_many and one.transaction.recipients)
 
 
 def _refusals_without_recipient(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_End]:
