@@ -186,13 +186,29 @@ def _hops_by_recipient(facts: Facts, sent: Transaction) -> dict[str, set[str]]:
 
 
 def _deciding_replies(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_End]:
-    """Yield the recipients for whom a next hop accepted or refused a message after its MAIL to the server."""
+    """Yield the recipients for whom a next hop accepted or refused a message after its MAIL to the server.
+
+    A server that was given the message several times may pass each copy on by itself: as many replies must have come as there may
+    be copies, until it is known that none is left. It is not known either where the server took a copy over from its next hop.
+    """
     relaying = facts.compute_once(Relaying)
     assert sent.message is not None
+    taken_over = any(p.holder == sent.server for p in facts.promotions_by_message.get(sent.message, ()))
     for recipient in facts.context.normalize_addresses(sent.recipients):
-        for one in relaying.tries.get((sent.server, sent.message, recipient), ()):
-            if one.outcome in (2, 5) and one.transaction.n > sent.n and one.end_n < before_n:
-                yield recipient, one.end_t if _is_surely_decided(facts, one) else None
+        key = (sent.server, sent.message, recipient)
+        decided = [t for t in relaying.tries.get(key, ()) if t.outcome in (2, 5) and t.end_n < before_n]
+        if any(t.transaction.n > sent.n for t in decided):
+            yield recipient, None
+        others = {
+            h.transaction.n
+            for h in relaying.handings.get(key, ())
+            if h.n < before_n
+            and h.transaction is not sent
+            and (h.acknowledged is not None or not h.transaction.replies)
+        }
+        heard = sorted((t for t in decided if _is_surely_decided(facts, t)), key=lambda t: t.end_n)[len(others) :]
+        if heard and heard[0].transaction.n > sent.n and not (others and taken_over):
+            yield recipient, heard[0].end_t
 
 
 def _is_surely_decided(facts: Facts, one: Try) -> bool:
