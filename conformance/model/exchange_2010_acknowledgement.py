@@ -268,16 +268,23 @@ def _is_only_message_of_sender(facts: Facts, sent: Transaction, refusal: Reply, 
 
 
 def _reported_failures(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_End]:
-    """Yield the recipients about whom the server made a report after a message's MAIL."""
+    """Yield the recipients whose failure the server reported after a message's MAIL.
+
+    A report that names none may be about any of them. Reports of a delay or a success, and journal reports, say that of nobody.
+    """
     assert sent.message is not None
     message = facts.trace.messages[sent.message]
+    handings = facts.compute_once(Relaying).handings
     for onward in facts.transactions_by_client.get(sent.server, ()):
         digest = onward.digest
         if digest is None or digest.report is None or digest.about != message.message_id:
             continue
-        if sent.n < onward.n < before_n:
-            for recipient in facts.context.normalize_addresses(digest.failed or sent.recipients):
-                yield recipient, onward.t
+        if not sent.n < onward.n < before_n or not (digest.failed or digest.action == "failed"):
+            continue
+        for recipient in facts.context.normalize_addresses(digest.failed or sent.recipients):
+            is_only_copy = len(handings.get((sent.server, sent.message, recipient), ())) == 1
+            is_named = bool(digest.failed) or len(sent.recipients) == 1
+            yield recipient, onward.t if is_named and is_only_copy else None
 
 
 def _deliveries(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_End]:
