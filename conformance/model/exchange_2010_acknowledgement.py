@@ -23,11 +23,15 @@ from conformance.model.facts import Facts
 from conformance.model.relaying import Relaying, Try
 from conformance.model.retries import possible_hops
 from conformance.model.rules import rule
+from conformance.scenarios.steps.nodes import Activate
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
 
 _AT_ONCE_S = 1.0
 """Within this time a reply is given at once. Seconds."""
+
+_WINDOW_ABOVE_MAX_S = 86400.0
+"""The tracking window where DuplicateTrackingWindow is above its maximum (SR-DUP-04). Seconds."""
 
 _End = tuple[str, float | None]
 """A recipient who may be done, and since when the server surely knew it; None where the history does not show that."""
@@ -290,16 +294,41 @@ def _reported_failures(facts: Facts, sent: Transaction, before_n: int) -> Iterat
 def _deliveries(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_End]:
     """Yield the recipients whose mailboxes have the same message already, and so need no other.
 
-    Of what another server delivered this one need not know, and where a fault acted the reply may have come late.
+    That the mailbox has it says nothing about when the server learned that: the reply says it, to the server that delivered. Only
+    what the server itself delivered before is known to it at once, within the tracking window.
     """
     assert sent.message is not None
-    assert sent.dot_t is not None
     normalize = facts.context.normalize_address
     for name in facts.trace.indistinguishable_messages(facts.trace.messages[sent.message]):
         for delivery in facts.trace.deliveries_of(name):
-            if delivery.n < before_n and normalize(delivery.recipient) in facts.context.mailboxes:
-                is_late = delivery.giver != sent.server or facts.is_disturbed(delivery.session)
-                yield normalize(delivery.recipient), None if is_late else max(delivery.t, sent.dot_t)
+            recipient = normalize(delivery.recipient)
+            if delivery.n < before_n and recipient in facts.context.mailboxes:
+                yield recipient, None
+                if any(
+                    _detects_duplicate(facts, sent, one)
+                    for one in facts.compute_once(Relaying).tries.get((sent.server, name, recipient), ())
+                ):
+                    yield recipient, sent.dot_t
+
+
+def _detects_duplicate(facts: Facts, sent: Transaction, earlier: Try) -> bool:
+    """Return whether a server surely knows, when a message is given to it, that it has delivered the same one to its own store.
+
+    It does not where a mailbox database moves, since the history of deliveries stays behind (SR-DUP-06).
+    """
+    server, dot_n = sent.server, sent.dot_n
+    assert dot_n is not None
+    assert sent.dot_t is not None
+    if "duplicate-detection" not in facts.context.claims or earlier.outcome != 2 or earlier.end_n >= dot_n:
+        return False
+    if earlier.transaction.server != facts.topology.store_name(server) or not _is_surely_decided(facts, earlier):
+        return False
+    if any(isinstance(step.action, Activate) for step in facts.context.cell.all_steps):
+        return False
+    window = facts.possible_parameter_range(server, "DuplicateTrackingWindow", earlier.transaction.n, dot_n).least
+    window = min(window, _WINDOW_ABOVE_MAX_S)  # one above the maximum counts as a day (SR-DUP-04)
+    is_fresh = sent.dot_t - earlier.end_t < window - facts.slack
+    return is_fresh and not facts.was_interrupted_between(server, earlier.transaction.n, dot_n)
 
 
 def _unseen_ends(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_End]:
