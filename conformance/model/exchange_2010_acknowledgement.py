@@ -334,16 +334,18 @@ def _detects_duplicate(facts: Facts, sent: Transaction, earlier: Try) -> bool:
 def _unseen_ends(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_End]:
     """Yield the recipients for whom a message may have been accepted or refused where the history does not show it.
 
-    Of a session after STARTTLS nothing is seen. Where a fault altered what was said to a next hop, all recipients behind it may have
-    been refused.
+    Of a session after STARTTLS nothing is seen, be it one that was opened for an earlier message (ruling 25). Where a fault altered
+    what was said to a next hop, all recipients behind it may have been refused.
     """
     hops = _hops_by_recipient(facts, sent)
-    for session in facts.starttls_sessions:
-        if session.client == sent.server and session.n < before_n:
-            # one that was opened for an earlier message may be kept for this one (ruling 25)
-            yield from ((recipient, session.t if session.n > sent.n else None) for recipient in hops)
-    altered = _hops_with_altered_session(facts, sent.server, sent.n, before_n)
-    yield from ((recipient, None) for recipient in hops if altered & hops[recipient])
+    veiled = _hops_with_altered_session(facts, sent.server, sent.n, before_n) | {
+        session.server
+        for session in facts.starttls_sessions
+        if session.client == sent.server and session.n < before_n and session.closed and session.closed.n > sent.n
+    }
+    for recipient, behind in hops.items():
+        if veiled & behind:
+            yield recipient, None
 
 
 def _hops_with_altered_session(facts: Facts, server: str, after_n: int, before_n: int) -> set[str]:
