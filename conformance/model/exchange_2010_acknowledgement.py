@@ -20,9 +20,11 @@ from collections.abc import Iterator
 from conformance.faults import ALTERING_FAULTS
 from conformance.history.events import FaultArmed, FaultFired, Reply
 from conformance.model.facts import Facts
-from conformance.model.relaying import Relaying, Try
+from conformance.model.giving_up import ADDED_OCTETS
+from conformance.model.relaying import Relaying, Try, needs_smtputf8, sessions_from
 from conformance.model.retries import possible_hops
 from conformance.model.rules import rule
+from conformance.model.sizes import announced_size
 from conformance.scenarios.steps.nodes import Activate
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Transaction
@@ -176,7 +178,7 @@ def _find_done_recipients(facts: Facts, sent: Transaction, before_n: int, end_t:
         _refusals_without_recipient(facts, sent, before_n),
         _reported_failures(facts, sent, before_n),
         _deliveries(facts, sent, before_n),
-        _unseen_ends(facts, sent, before_n),
+        _unseen_ends(facts, sent, before_n, end_t),
     ):
         for recipient, known_t in ends:
             done[recipient] = min(done.get(recipient, end_t), end_t if known_t is None else known_t)
@@ -331,11 +333,12 @@ def _detects_duplicate(facts: Facts, sent: Transaction, earlier: Try) -> bool:
     return is_fresh and not facts.was_interrupted_between(server, earlier.transaction.n, dot_n)
 
 
-def _unseen_ends(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_End]:
+def _unseen_ends(facts: Facts, sent: Transaction, before_n: int, end_t: float) -> Iterator[_End]:
     """Yield the recipients for whom a message may have been accepted or refused where the history does not show it.
 
     Of a session after STARTTLS nothing is seen, be it one that was opened for an earlier message (ruling 25). Where a fault altered
-    what was said to a next hop, all recipients behind it may have been refused.
+    what was said to a next hop, all recipients behind it may have been refused. And the server itself may have given them up
+    (`_may_be_given_up`); whether it reports that depends on the message.
     """
     hops = _hops_by_recipient(facts, sent)
     veiled = _hops_with_altered_session(facts, sent.server, sent.n, before_n) | {
@@ -344,8 +347,35 @@ def _unseen_ends(facts: Facts, sent: Transaction, before_n: int) -> Iterator[_En
         if session.client == sent.server and session.n < before_n and session.closed and session.closed.n > sent.n
     }
     for recipient, behind in hops.items():
-        if veiled & behind:
+        if veiled & behind or _may_be_given_up(facts, sent, recipient, before_n, end_t):
             yield recipient, None
+
+
+def _may_be_given_up(facts: Facts, sent: Transaction, recipient: str, before_n: int, end_t: float) -> bool:
+    """Return whether a server may have given a recipient up without a refusal of a next hop.
+
+    There may be no next hop, or no such mailbox in a domain of mailboxes; the message may have expired, or a next hop may not offer
+    what it needs: 8BITMIME (RFC 6152 3), SMTPUTF8 (RFC 6531 3.2) or its size (RFC 1870 6.1).
+    """
+    assert sent.message is not None
+    assert sent.dot_t is not None
+    domains = {mailbox.partition("@")[2] for mailbox in facts.context.mailboxes}
+    hops = possible_hops(facts, sent.server, recipient)
+    if not hops or (recipient not in facts.context.mailboxes and recipient.partition("@")[2] in domains):
+        return True
+    lifetime = facts.possible_parameter_range(sent.server, "MessageExpirationTimeout", sent.n, before_n).least
+    if end_t - sent.dot_t >= lifetime - facts.slack:
+        return True
+    digest = facts.trace.messages[sent.message].digest
+    mail = next(x.command.line for x in facts.trace.sessions[sent.session].exchanges if x.command.n == sent.n)
+    needed = {"8BITMIME"} if digest.eight_bit else set()
+    if needs_smtputf8(sent.sender, recipient) or (digest.eight_bit and "SMTPUTF8" in mail.upper().split()):
+        needed.add("SMTPUTF8")
+    return any(
+        not needed <= (session.keywords or set()) or 0 < announced_size(session) < digest.size + ADDED_OCTETS
+        for session in sessions_from(facts, sent.server)
+        if session.server in hops and session.n < before_n and (session.closed is None or session.closed.n > sent.n)
+    )
 
 
 def _hops_with_altered_session(facts: Facts, server: str, after_n: int, before_n: int) -> set[str]:
