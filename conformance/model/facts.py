@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from conformance.history.events import Closed, ConnectFailed, Delivered, FaultFired
+from conformance.history.events import Closed, Connected, ConnectFailed, Delivered, FaultArmed, FaultFired
 from conformance.model.contacts import Contact, find_contacts, find_database_names
 from conformance.model.parameter_facts import ParameterFacts
 from conformance.trace.context import CheckContext
@@ -114,7 +114,7 @@ class Facts(ParameterFacts):
         return session in self.trace.altered_sessions or session in self.trace.held_sessions
 
     def is_disturbed(self, session: str | None) -> bool:
-        """Return whether a fault acted in a session, or may have delayed its dial; False for None.
+        """Return whether a fault acted in a session, or cut or may have delayed its dial; False for None.
 
         A fault that delays a dial is recorded without a session. So every later session of its client with its server may be the
         delayed one.
@@ -128,11 +128,29 @@ class Facts(ParameterFacts):
 
     @cached_property
     def faults_by_session(self) -> Mapping[str, list[FaultFired]]:
-        """The faults that fired in each session, in order."""
+        """The faults that fired in each session, in order, and before them a partition in which the session was opened.
+
+        A partition that swallows octets may begin while a dial is on its way. It is recorded without a session then, since the
+        session has no name yet; the connection is made all the same, and nothing passes before the partition is healed. A
+        dial that begins in a partition makes no connection before that. So a session is opened in one only in that case.
+        """
+        if not self.trace.events_of(FaultFired):  # the usual case
+            return {}
         found: dict[str, list[FaultFired]] = defaultdict(list)
-        for event in self.trace.events_of(FaultFired):
-            if event.session is not None:
-                found[event.session].append(event)
+        in_force: dict[tuple[str, str], dict[str, FaultFired]] = defaultdict(dict)
+        for event in self.trace.events:
+            match event:
+                case FaultFired(session=str(session)):
+                    found[session].append(event)
+                case FaultFired(action="partition-blackhole"):
+                    in_force[event.client, event.server][event.fault] = event
+                case FaultArmed(healed=True):
+                    for partitions in in_force.values():
+                        partitions.pop(event.fault, None)
+                case Connected() if cutting := in_force.get((event.client, event.server)):
+                    found[event.session].extend(cutting.values())
+                case _:
+                    pass
         return found
 
     @cached_property
@@ -149,8 +167,11 @@ class Facts(ParameterFacts):
 
         In these sessions a line that was sent may not have arrived.
         """
-        fired = self.trace.events_of(FaultFired)
-        return frozenset(f.session for f in fired if f.session is not None and f.action not in _SLOWING_FAULTS)
+        return frozenset(
+            session
+            for session, faults in self.faults_by_session.items()
+            if any(fault.action not in _SLOWING_FAULTS for fault in faults)
+        )
 
     @cached_property
     def given_by_server_and_message(self) -> Mapping[tuple[str, str], list[Transaction]]:

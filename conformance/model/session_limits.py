@@ -120,8 +120,6 @@ def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
     # ---- too early
     if not ended_by_server or hidden_n < over_n or facts.is_disturbed(session.name):
         return
-    if _is_dial_cut(facts, session):
-        return
     is_timeout = shutdown is not None and shutdown.enhanced == "4.4.2"
     if not is_timeout and (shutdown is not None or not _is_closed_without_reason(session)):
         return
@@ -138,20 +136,11 @@ def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
         )
 
 
-def _is_dial_cut(facts: Facts, session: Session) -> bool:
-    """Return whether a partition cut the link as the session was opened, so that its greeting may have passed late."""
-    return any(
-        fault.session is None and (fault.client, fault.server) == (session.client, session.server)
-        and fault.action.startswith("partition") and abs(fault.t - session.t) <= facts.slack
-        for fault in facts.trace.events_of(FaultFired)
-    )  # fmt: skip
-
-
 def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
     """Return number and time of the event from which the server's replies, or its end of the session, may not be recorded.
 
-    Infinities for none. These faults hide them: one that alters the session, a partition, and one that holds or delays octets of the
-    server. Octets are the server's if it owes a reply when the fault fires, if it has answered QUIT (its end follows), or if a later
+    Infinities for none. These faults hide them: one that alters the session, a partition (also one that cut the link before the session
+    was opened), and one that holds or delays octets of the server. Octets are the server's if it owes a reply when the fault fires, if it has answered QUIT (its end follows), or if a later
     command passed and its reply did not; else they are the client's. An interruption of the server hides them too, since it ends
     its sessions, and so does a pause of the client, which reads nothing then.
     """
@@ -238,8 +227,8 @@ def _check_sender(facts: Facts, finding: Finding, session: Session) -> None:
 def _end_hidden_from(facts: Facts, session: Session) -> float:
     """Return the time from which the client's end of the session may not be recorded; infinity for never.
 
-    Faults hide it that alter the session (a muted one's end is recorded), hold or delay octets, or cut the link, and a server
-    that is paused. A client that is interrupted does not keep its limits. Where a fault may have delayed the dial, it is the
+    Faults hide it that alter the session (a muted one's end is recorded), hold or delay octets, or cut the link, also before the
+    session was opened, and a server that is paused. A client that is interrupted does not keep its limits. Where a fault may have delayed the dial, it is the
     session's opening. Before octets are held (`stall`), everything is recorded.
     """
     faults = facts.faults_by_session.get(session.name, ())
@@ -344,7 +333,7 @@ def _waits(facts: Facts, session: Session) -> Iterator[_Wait]:
     """
     events: list[Command | Reply | FaultFired | tuple[int, float, int]] = [x.command for x in session.exchanges]
     events += session.replies
-    events += facts.faults_by_session.get(session.name, ())
+    events += [fault for fault in facts.faults_by_session.get(session.name, ()) if fault.n > session.n]
     for t in session.transactions:
         if t.dot_n is not None and t.dot_t is not None:
             events.append((t.dot_n, t.dot_t, len(t.recipients) if session.listener in _LMTP else 1))

@@ -40,6 +40,8 @@
     mbx1 offers XSHADOW at frontend              what its EHLO replies hold from now on
     mbx1 has database db-new                     the name of its queue database from now on
     fault f: garble in mbx1 > mbx2               a fault fired in the last session of the two
+    fault f: delay as mbx1 dials mbx2            a fault fired at a dial, which has no session yet
+    fault f healed                               the end of a fault that has fired
     talk t outside > mbx1: expected 502          a talk ended; `as written` when all was
     talk t outside > mta1 says EHLO x: 250 AUTH PLAIN | QUIT: closed    one that ended, with its lines and the replies
     DB1 becomes active elsewhere                 the begin of a step `activate`
@@ -253,6 +255,12 @@ def _fired_at_dial(history: History, m: re.Match[str]) -> None:
     history.add(ev.FaultFired, fault=m["fault"], action=m["action"], client=m["client"], server=m["server"])
 
 
+def _healed(history: History, m: re.Match[str]) -> None:
+    fired = next(e for e in reversed(history.events) if isinstance(e, ev.FaultFired) and e.fault == m["fault"])
+    links = tuple(f"{fired.client} -> {fired.server} {listener}" for listener in ("delivery", "frontend", "transport"))
+    history.add(ev.FaultArmed, fault=fired.fault, action=fired.action, links=links, healed=True)
+
+
 def _disk_full(history: History, m: re.Match[str]) -> None:
     history.add(
         ev.FaultArmed, fault="full", action="disk-full", links=(f"{m['node']} disk",), healed=m["what"] == "healed"
@@ -310,6 +318,7 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (r"lag (?P<lag>\S+)", _lagged),
     (r"fault (?P<fault>\S+): (?P<action>\S+) in (?P<client>\S+) > (?P<server>\S+)", _fired),
     (r"fault (?P<fault>\S+): (?P<action>\S+) as (?P<client>\S+) dials (?P<server>\S+)", _fired_at_dial),
+    (r"fault (?P<fault>\S+) healed", _healed),
     (r"talk (?P<talk>\S+) (?P<client>\S+) > (?P<server>\S+) says (?P<lines>.+)", _talked_in_lines),
     (r"talk (?P<talk>\S+) (?P<client>\S+) > (?P<server>\S+): (?P<problem>.+)", _talked),
     (_PAIR + r"sends a lone dot", lambda h, m: _dotted(h, m["client"], m["server"])),
