@@ -14,8 +14,8 @@ acknowledge without a copy only where RejectMessageOnShadowFailure is false, and
 
 Silence is the difficult case, since a fault may hold back what the primary sends before the link records it. `_is_silent`
 therefore presumes that in a session in use, in which nothing was refused or stored, the holder owed the primary an answer.
-`_is_stored_later` and `_was_not_waiting` take back that judgement where the answer came after all, or the primary's next command
-shows that it had an answer.
+`_is_stored_later` and `_was_not_waiting` take back that judgement where the answer came while the primary was still waiting, or the
+primary's next command shows that it had an answer.
 
 `n` is an event's number, `t` its time in documented seconds. Rulings are those of docs/rulings.md. `transaction` is the one by
 which the primary was given the message, `answer` or `acknowledgement` its final reply. The rules about refusals (`enabling`) use
@@ -215,7 +215,7 @@ def was_any_holder_silent(facts: Facts, transaction: Transaction, answer: Reply,
         return True
     return any(
         _is_silent(context, session, transaction, answer)
-        and not _is_stored_later(context, session, transaction, answer)
+        and not _is_stored_later(facts, session, transaction, answer)
         and not _was_not_waiting(context, session, answer)
         for session in _sessions_in_use(facts, transaction, answer, holders)
     )
@@ -270,13 +270,38 @@ def _was_not_waiting(context: CheckContext, session: Session, acknowledgement: R
     return not owed or following.t - (before[-1].command.t if before else session.t) < _PROMPT_S
 
 
-def _is_stored_later(context: CheckContext, session: Session, transaction: Transaction, acknowledgement: Reply) -> bool:
-    """Return whether a copy of the message was stored in this session after the acknowledgement, before the session closed.
+def _is_stored_later(facts: Facts, session: Session, transaction: Transaction, answer: Reply) -> bool:
+    """Return whether the holder stored a copy in this session after the final reply `answer`, and the primary was still waiting for that.
 
-    False for a session that a fault held.
+    False for a session that a fault held, and where the session had closed before, or the primary had ended its effort.
     """
-    return session.name not in context.trace.held_sessions and any(
-        copy.transaction.session == session.name and copy.stored_reply.n > acknowledgement.n
+    return session.name not in facts.trace.held_sessions and any(
+        copy.transaction.session == session.name and copy.stored_reply.n > answer.n
         and (session.closed is None or session.closed.n > copy.stored_reply.n)
-        for copy in context.trace.copies_of(transaction.message or "")
+        and not _had_ended_its_effort(facts, session, transaction, answer, copy.stored_reply)
+        for copy in facts.trace.copies_of(transaction.message or "")
     )  # fmt: skip
+
+
+def _had_ended_its_effort(
+    facts: Facts, session: Session, transaction: Transaction, answer: Reply, stored: Reply
+) -> bool:
+    """Return whether the primary had ended its effort in a session when it gave the sender its final reply `answer`.
+
+    The copy's reply `stored` came later, when a fault, or the holder, had kept it back. A primary that had left by then shows by saying
+    nothing more: the link records its end of the session only behind that reply, and the holder's own end may come first where one of
+    the two was interrupted. One whose effort goes on has to answer all the same before the sender's session ends (ruling 16).
+    False for a primary that answers at once: it had met no silence.
+    """
+    begun_t = max(transaction.dot_t if transaction.dot_t is not None else transaction.t, session.t)
+    if answer.t - begun_t < _PROMPT_S:
+        return False
+    asking = facts.trace.sessions[transaction.session]
+    limits = facts.listener_limits_between(asking.server, asking.listener, asking.n, stored.n)
+    if stored.t - asking.t >= min(float(limit["connection_timeout"]) for limit in limits) - facts.slack:
+        return True
+    closed = session.closed
+    if closed is None or any(exchange.command.n > stored.n for exchange in session.exchanges):
+        return False
+    hidden = facts.is_disturbed(session.name) or facts.was_interrupted_between(session.server, session.n, closed.n)
+    return closed.by == "client" or hidden
