@@ -239,11 +239,17 @@ class Facts(ParameterFacts):
         """Return whether the primary of a copy of 2013 or later surely got the reply that says that the copy is stored.
 
         It did where no fault could keep the reply from arriving, the session outlasted it, and the primary did not stop between
-        MAIL and the reply.
+        MAIL and the reply. Where a fault delayed the session, or the holder was interrupted, the primary must have said something after the reply:
+        it may have left before.
         """
         stored, session = copy.stored_reply, copy.transaction.session
         return (
             session not in self._cut_sessions
+            and not self.trace.may_be_unread(session, stored.n)
+            and not (
+                self.was_interrupted_between(copy.holder, copy.transaction.n, stored.n)
+                and not any(x.command.n > stored.n for x in self.trace.sessions[session].exchanges)
+            )
             and self.end_of_session(session) > stored.n
             and not self.was_interrupted_until(copy.primary, copy.transaction.n, stored.t)
         )
