@@ -239,8 +239,8 @@ class Facts(ParameterFacts):
         """Return whether the primary of a copy of 2013 or later surely got the reply that says that the copy is stored.
 
         It did where no fault could keep the reply from arriving, the session outlasted it, and the primary did not stop between
-        MAIL and the reply. Where a fault delayed the session, or the holder was interrupted, the primary must have said something after the reply:
-        it may have left before.
+        MAIL and the reply. Where a fault delayed the session, or the holder was interrupted, the primary must have said something
+        after the reply: it may have left before.
         """
         stored, session = copy.stored_reply, copy.transaction.session
         return (

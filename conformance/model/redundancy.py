@@ -14,8 +14,8 @@ acknowledge without a copy only where RejectMessageOnShadowFailure is false, and
 
 Silence is the difficult case, since a fault may hold back what the primary sends before the link records it. `_is_silent`
 therefore presumes that in a session in use, in which nothing was refused or stored, the holder owed the primary an answer.
-`_is_stored_later` and `_was_not_waiting` take back that judgement where the answer came while the primary was still waiting, or the
-primary's next command shows that it had an answer.
+`_is_stored_later` and `_was_not_waiting` take back that judgement where the answer came while the primary was still waiting, or
+the primary's next command shows that it had an answer.
 
 `n` is an event's number, `t` its time in documented seconds. Rulings are those of docs/rulings.md. `transaction` is the one by
 which the primary was given the message, `answer` or `acknowledgement` its final reply. The rules about refusals (`enabling`) use
@@ -271,7 +271,7 @@ def _was_not_waiting(context: CheckContext, session: Session, acknowledgement: R
 
 
 def _is_stored_later(facts: Facts, session: Session, transaction: Transaction, answer: Reply) -> bool:
-    """Return whether the holder stored a copy in this session after the final reply `answer`, and the primary was still waiting for that.
+    """Return whether a copy was stored in this session after the final reply `answer`, and the primary was still waiting for that.
 
     False for a session that a fault held, and where the session had closed before, or the primary had ended its effort.
     """
@@ -288,10 +288,10 @@ def _had_ended_its_effort(
 ) -> bool:
     """Return whether the primary had ended its effort in a session when it gave the sender its final reply `answer`.
 
-    The copy's reply `stored` came later, when a fault, or the holder, had kept it back. A primary that had left by then shows by saying
-    nothing more: the link records its end of the session only behind that reply, and the holder's own end may come first where one of
-    the two was interrupted. One whose effort goes on has to answer all the same before the sender's session ends (ruling 16).
-    False for a primary that answers at once: it had met no silence.
+    The copy's reply `stored` came later: a fault, or the holder itself, had kept it back. A primary that had left by then says
+    nothing more, and the link records its end of the session only behind that reply; the holder's own end may even come first
+    where a fault disturbed the session, or the holder was interrupted. One whose effort goes on has to answer all the same
+    before the sender's session ends (ruling 16). False for a primary that answers at once: it had met no silence.
     """
     begun_t = max(transaction.dot_t if transaction.dot_t is not None else transaction.t, session.t)
     if answer.t - begun_t < _PROMPT_S:
