@@ -271,7 +271,7 @@ def _was_not_waiting(context: CheckContext, session: Session, acknowledgement: R
 
 
 def _is_stored_later(facts: Facts, session: Session, transaction: Transaction, answer: Reply) -> bool:
-    """Return whether a copy was stored in this session after the final reply `answer`, and the primary was still waiting for that.
+    """Return whether a copy was stored in this session after the final reply `answer`, for which the primary was still waiting.
 
     False for a session that a fault held, and where the session had closed before, or the primary had ended its effort.
     """

@@ -139,11 +139,11 @@ def _check_receiver(facts: Facts, finding: Finding, session: Session) -> None:
 def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
     """Return number and time of the event from which the server's replies, or its end of the session, may not be recorded.
 
-    Infinities for none. These faults hide them: one that alters the session, a partition (also one that cut the link before the
-    session was opened), and one that holds or delays octets of the server. Octets are the server's if it owes a reply when the fault
-    fires, if it has answered QUIT (its end follows), or if a later command passed and its reply did not; else they are the client's.
-    An interruption of the server hides them too, since it ends its sessions, and so does a pause of the client, which reads nothing
-    then.
+    Infinities for none. These faults hide them: one that alters the session, a partition (also one that cut the link before
+    the session was opened), and one that holds or delays octets of the server. Octets are the server's if it owes a reply when
+    the fault fires, if it has answered QUIT (its end follows), or if a later command passed and its reply did not; else they are
+    the client's. An interruption of the server hides them too, since it ends its sessions, and so does a pause of the client,
+    which reads nothing then.
     """
     hiding: list[FaultFired | NodeEvent] = [
         fault
