@@ -41,6 +41,7 @@ from conformance.model.facts import Facts
 from conformance.model.rules import rule
 from conformance.model.server_facts import STOPPING_ACTIONS
 from conformance.trace.context import is_relay_only
+from conformance.trace.dials import find_dials
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session
 
@@ -143,7 +144,8 @@ def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
     the session was opened), and one that holds or delays octets of the server. Octets are the server's if it owes a reply when
     the fault fires, if it has answered QUIT (its end follows), or if a later command passed and its reply did not; else they are
     the client's. An interruption of the server hides them too, since it ends its sessions, and so does a pause of the client,
-    which reads nothing then.
+    which reads nothing then. A dial that may have been throttled hides them from the session's opening on: the server's last
+    reply waits until those before it have passed.
     """
     hiding: list[FaultFired | NodeEvent] = [
         fault
@@ -159,9 +161,28 @@ def _replies_hidden_from(facts: Facts, session: Session) -> tuple[float, float]:
             )
         )
     ]
+    if _may_be_throttled_from_dial(facts, session):
+        return session.n, session.t
     for party, actions in ((session.server, STOPPING_ACTIONS), (session.client, {"paused"})):
         hiding += _first_interruption(facts, party, actions, session)
     return min(((event.n, event.t) for event in hiding), default=(math.inf, math.inf))
+
+
+def _may_be_throttled_from_dial(facts: Facts, session: Session) -> bool:
+    """Return whether a fault that slows both directions down may have acted on the dial from which the session came.
+
+    It is recorded without a session. Among the dials of one client at one server that faults acted on, any may be that dial.
+    """
+    return session.n in facts.compute_once(_ends_of_held_dials) and any(
+        fault.session is None and fault.action == "throttle" and fault.n < session.n
+        and (fault.client, fault.server) == (session.client, session.server)
+        for fault in facts.trace.events_of(FaultFired)
+    )  # fmt: skip
+
+
+def _ends_of_held_dials(facts: Facts) -> frozenset[int]:
+    """Return the numbers of the events with which dials ended that faults acted on."""
+    return frozenset(find_dials(facts.trace).ended)
 
 
 def _is_closed_without_reason(session: Session) -> bool:
