@@ -9,7 +9,8 @@ must then reach each recipient whose RCPT was accepted (`Attempt.accepted`), wit
 - It was given up, and so was its report, or its sender asked for no report of failures (`giving_up`).
 - It was dropped as a duplicate of an indistinguishable message in the mailbox (SR-DUP-01).
 - Every server that had to have it for that recipient lost its queue afterwards (SR-BND-09), or dropped its shadow copy when that
-  had expired, before it had to promote it (SR-SFN-03).
+  had expired, before it had to promote it (SR-SFN-03). A server that passed it on need not have it any longer, whether it did so
+  before or after its own final reply: a reply may be withheld until then (SR-E10-15).
 
 Where an earlier transmission of it lost its session between the final dot and the reply, the loss is blamed on RL-ACK-03.
 
@@ -35,6 +36,10 @@ mailbox store took for one recipient from its `giver`; a `NodeEvent` says what h
 (`healed`); `ConnectFailed` is a connection that a client could not open.
 """
 
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+
 from conformance.history.events import (
     Attempt,
     Command,
@@ -57,6 +62,15 @@ from conformance.trace.finding import Finding, describe_message, format_seconds,
 from conformance.trace.parameters import numeric_parameter_at
 from conformance.trace.sessions import Session, Transaction, parse_path
 from conformance.trace.shadows import ShadowCopy
+from conformance.trace.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class _Acceptance:
+    """A time that a server accepted the message, `n` the event since which it may have done so; `dot_n` is that of the final dot."""
+
+    dot_n: int
+    n: int
 
 
 @rule("RL-ACK-01", "SR-BND-03", "RL-ACK-03", "SR-E10-17", published="nothing-acknowledged-is-lost")
@@ -194,14 +208,16 @@ def _are_all_queues_lost(facts: Facts, attempt: Attempt, recipient: str) -> bool
     """Return whether every server that had to have the message for a recipient was wiped after it accepted it (SR-BND-09).
 
     A server has to have the message from when it accepted the message or a shadow copy of it. It is free of that once another
-    server under test accepted the message from it, unless it keeps a shadow copy of what it sent (2010). A shadow copy does not
-    count if its holder switched shadow redundancy off later, nor once its primary is done with the recipient (`_is_released`), nor if
-    it may have expired before (`may_expire_unpromoted`). `attempt` is the transmission that was acknowledged.
+    server under test accepted the message from it (`_is_handed_on`), unless it keeps a shadow copy of what it sent (2010). A shadow
+    copy does not count if its holder switched shadow redundancy off later, nor once its primary is done with the recipient
+    (`_is_released`), nor if it may have expired before (`may_expire_unpromoted`). `attempt` is the transmission that was
+    acknowledged.
     """
     context, trace = facts.context, facts.trace
     address = context.normalize_address(recipient)
-    own = [trace.accepted_since(t) for t in trace.transactions_of(attempt.message) if t.session == attempt.session]
-    last_accepted: dict[str, int] = {attempt.server: max((n for n in own if n is not None), default=attempt.n)}
+    own = [_find_acceptance(trace, t) for t in trace.transactions_of(attempt.message) if t.session == attempt.session]
+    accepted: dict[str, set[_Acceptance]] = defaultdict(set)
+    accepted[attempt.server] = {one for one in own if one is not None} or {_Acceptance(attempt.n, attempt.n)}
     released: list[Transaction] = []
     for copy in trace.copies_of(attempt.message):
         if _is_switched_off_later(context, copy.holder, copy.stored_reply.n):
@@ -214,19 +230,40 @@ def _are_all_queues_lost(facts: Facts, attempt: Attempt, recipient: str) -> bool
             if may_expire_unpromoted(facts, copy):
                 continue
             stored = trace.accepted_since(copy.transaction) or copy.stored_reply.n
-            last_accepted[copy.holder] = max(last_accepted.get(copy.holder, 0), stored)
-    handed_on: dict[str, int] = {}
+            accepted[copy.holder].add(_Acceptance(stored, stored))
+    handed_on: dict[str, list[int]] = defaultdict(list)
     for t in trace.transactions_of(attempt.message):
-        accepted_n = trace.accepted_since(t)
-        if t.kind == "shadow" or t.acceptance is None or accepted_n is None or not context.is_tested_server(t.server):
+        acceptance = _find_acceptance(trace, t)
+        if t.kind == "shadow" or t.acceptance is None or acceptance is None or not context.is_tested_server(t.server):
             continue
         if address in context.normalize_addresses(t.accepted_recipients):
-            last_accepted[t.server] = max(last_accepted.get(t.server, 0), accepted_n)
+            accepted[t.server].add(acceptance)
             if context.is_tested_server(t.client) and (t.kind == "plain" or any(t is sent for sent in released)):
-                handed_on[t.client] = t.acceptance.n
+                handed_on[t.client].append(t.acceptance.n)
     wiped = {event.node: event.n for event in trace.events_of(NodeEvent) if event.action == "wiped"}
-    needed = {server: n for server, n in last_accepted.items() if handed_on.get(server, -1) < n}
-    return all(wiped.get(server, -1) > n for server, n in needed.items())
+    held = {server: [one for one in all_ if one.n > wiped.get(server, -1)] for server, all_ in accepted.items()}
+    return all(not left or _is_handed_on(left, handed_on[server]) for server, left in held.items())
+
+
+def _find_acceptance(trace: Trace, sent: Transaction) -> _Acceptance | None:
+    """Return the acceptance of a transaction, None where its server did not accept the message."""
+    accepted_n = trace.accepted_since(sent)
+    return None if accepted_n is None or sent.dot_n is None else _Acceptance(sent.dot_n, accepted_n)
+
+
+def _is_handed_on(accepted: Collection[_Acceptance], handed_on: Collection[int]) -> bool:
+    """Return whether a server handed the message on as often as it had to, at the events `handed_on`.
+
+    It is free of all that it accepted if it handed the message on after its last acceptance. It may also have done so before: a
+    server of 2010 withholds its final reply until its next hops have accepted the message (SR-E10-15), and no document forbids that
+    to others. What it handed on after the last final dot counts then, if there is one such event for each acceptance: one that
+    belongs to an earlier transmission does not free the server of a later one.
+    """
+    first_dot_n, last_dot_n = min(one.dot_n for one in accepted), max(one.dot_n for one in accepted)
+    last_n = max(handed_on, default=-1)
+    if last_n > max(one.n for one in accepted):
+        return True
+    return last_n > last_dot_n and sum(n > first_dot_n for n in handed_on) >= len(accepted)
 
 
 def _is_released(context: CheckContext, name: str, copy: ShadowCopy, address: str) -> bool:

@@ -57,18 +57,19 @@ WITH servers_at_last AS (
   WHERE t.mode = 'plain' OR p.n IS NOT NULL
   GROUP BY t.cell_id, t.key, t.recipient, t.client
 ), holders AS (
-  SELECT cell_id, key, recipient, server, max(n) AS n
-  FROM (SELECT m.cell_id, m.key, m.server, if(l.session IS NULL, m.reply_n, m.dot_n) AS n, explode(m.accepted) AS recipient
+  SELECT cell_id, key, recipient, server, max(n) AS n, max(dot_n) AS dot_n
+  FROM (SELECT m.cell_id, m.key, m.server, if(l.session IS NULL, m.reply_n, m.dot_n) AS n, m.dot_n,
+               explode(m.accepted) AS recipient
         FROM mail_transactions m LEFT JOIN late_sessions l ON l.cell_id = m.cell_id AND l.session = m.session
         WHERE m.to_server AND m.mode <> 'shadow' AND m.code BETWEEN 200 AND 299
-        UNION ALL SELECT c.cell_id, c.key, c.holder, c.stored_n, c.recipient
+        UNION ALL SELECT c.cell_id, c.key, c.holder, c.stored_n, c.stored_n, c.recipient
         FROM copies_for_recipients c LEFT ANTI JOIN passed_on p
           ON p.cell_id = c.cell_id AND p.key = c.key AND p.recipient = c.recipient AND p.server = c.primary AND p.n > c.begun_n)
   GROUP BY cell_id, key, recipient, server
 ), destroyed AS (
   SELECT h.cell_id, h.key, h.recipient, count(*) = count(coalesce(x.n, o.n)) AS is_destroyed
   FROM holders h LEFT JOIN handed_on o
-    ON o.cell_id = h.cell_id AND o.key = h.key AND o.recipient = h.recipient AND o.server = h.server AND o.n > h.n
+    ON o.cell_id = h.cell_id AND o.key = h.key AND o.recipient = h.recipient AND o.server = h.server AND o.n > h.dot_n
   LEFT JOIN (SELECT cell_id, client AS server, max(n) AS n FROM single_events
                         WHERE kind = 'incident' AND mode = 'node' AND action = 'wiped' GROUP BY cell_id, client) x
     ON x.cell_id = h.cell_id AND x.server = h.server AND x.n > h.n
@@ -127,11 +128,11 @@ A message that was acknowledged only in sessions in which a fault made the link 
 
 Not judged:
 
-- a message that every server that held it for the recipient handed on, or lost with its queue, afterwards (SR-BND-09); a copy does
-  not count as held if redundancy was switched off at its holder later (ruling 37), or if its primary passed the message on; nor
-  if it may expire before its holder promotes it (SR-SFN-03), which is so where SafetyNetHoldTime and MessageExpirationTimeout
-  together are no longer than ShadowResubmitTimeSpan, or one of the three was changed at the holder. Where a
-  link may have kept a reply, the dot counts;
+- a message that every server that held it for the recipient handed on after the last final dot, be it before its own reply
+  (SR-E10-15), or lost with its queue after its reply (SR-BND-09); a copy does not count as held if redundancy was switched off at
+  its holder later (ruling 37), or if its primary passed the message on; nor if it may expire before its holder promotes it
+  (SR-SFN-03), which is so where SafetyNetHoldTime and MessageExpirationTimeout together are no longer than ShadowResubmitTimeSpan,
+  or one of the three was changed at the holder. Where a link may have kept a reply, the dot counts;
 - a history in which some server was killed or stopped, and not started again;
 - a transport that may still deliver: it did not become quiet, and either the drain waited for less than two retry intervals of the
   server, or the last failed transfer, connection, 535 reply or STARTTLS session (which a link cannot read, ruling 27) lies in the
