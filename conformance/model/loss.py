@@ -67,7 +67,7 @@ from conformance.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class _Acceptance:
-    """A time that a server accepted the message, `n` the event since which it may have done so; `dot_n` is that of the final dot."""
+    """A time that a server accepted the message: `n` is the event since which it may have done so, `dot_n` the final dot."""
 
     dot_n: int
     n: int
@@ -208,8 +208,8 @@ def _are_all_queues_lost(facts: Facts, attempt: Attempt, recipient: str) -> bool
     """Return whether every server that had to have the message for a recipient was wiped after it accepted it (SR-BND-09).
 
     A server has to have the message from when it accepted the message or a shadow copy of it. It is free of that once another
-    server under test accepted the message from it (`_is_handed_on`), unless it keeps a shadow copy of what it sent (2010). A shadow
-    copy does not count if its holder switched shadow redundancy off later, nor once its primary is done with the recipient
+    server under test accepted the message from it (`_is_handed_on`), unless it keeps a shadow copy of what it sent (2010). A
+    shadow copy does not count if its holder switched shadow redundancy off later, nor once its primary is done with the recipient
     (`_is_released`), nor if it may have expired before (`may_expire_unpromoted`). `attempt` is the transmission that was
     acknowledged.
     """
@@ -255,9 +255,9 @@ def _is_handed_on(accepted: Collection[_Acceptance], handed_on: Collection[int])
     """Return whether a server handed the message on as often as it had to, at the events `handed_on`.
 
     It is free of all that it accepted if it handed the message on after its last acceptance. It may also have done so before: a
-    server of 2010 withholds its final reply until its next hops have accepted the message (SR-E10-15), and no document forbids that
-    to others. What it handed on after the last final dot counts then, if there is one such event for each acceptance: one that
-    belongs to an earlier transmission does not free the server of a later one.
+    server of 2010 withholds its final reply until its next hops have accepted the message (SR-E10-15), and no document forbids
+    that to others. What it handed on after the last final dot counts then, if there is one such event for each acceptance: one
+    that belongs to an earlier transmission does not free the server of a later one.
     """
     first_dot_n, last_dot_n = min(one.dot_n for one in accepted), max(one.dot_n for one in accepted)
     last_n = max(handed_on, default=-1)
@@ -267,17 +267,18 @@ def _is_handed_on(accepted: Collection[_Acceptance], handed_on: Collection[int])
 
 
 def _is_released(context: CheckContext, name: str, copy: ShadowCopy, address: str) -> bool:
-    """Return whether the primary of a copy was done with a recipient since: another server under test accepted the message from it.
+    """Return whether the primary of a copy was done with a recipient since: another server under test accepted it from there.
 
-    Then the primary has the copy discarded, and what happens further down does not matter (SR-MNT-01, SR-E10-13). A primary that
-    lost its queue after that must have notified the holder before: else the holder has to send the copy again. `address` is the
-    recipient, normalized.
+    It may have been done before it began the copy, but not before it had the message (`_find_receipt`). Then the primary has the
+    copy discarded, and what happens further down does not matter (SR-MNT-01, SR-E10-13). A primary that lost its queue after that
+    must have notified the holder before: else the holder has to send the copy again. `address` is the recipient, normalized.
     """
     trace = context.trace
+    had_n = _find_receipt(trace, name, copy)
     passed_on = (
         t.acceptance.n
         for t in trace.transactions_of(name)
-        if t.kind != "shadow" and t.acceptance is not None and t.acceptance.n > copy.transaction.n
+        if t.kind != "shadow" and t.acceptance is not None and t.acceptance.n > had_n
         and t.client == copy.primary and context.is_opened_by_tested_server(t.client, t.session)
         and context.is_tested_server(t.server) and address in context.normalize_addresses(t.accepted_recipients)
     )  # fmt: skip
@@ -290,6 +291,31 @@ def _is_released(context: CheckContext, name: str, copy: ShadowCopy, address: st
         and done_n < discard.n < wipes[0]
         for discard in trace.discards_of(name)
     )
+
+
+def _find_receipt(trace: Trace, name: str, copy: ShadowCopy) -> int:
+    """Return the event from which the primary of a copy had the message that it is a copy of, at the latest the copy's MAIL.
+
+    In 2010 it is the MAIL: that transaction itself brings the primary the message. In 2013 and later the primary may pass the
+    message on for some recipients before it begins the copy; after a promotion both begin together (ruling 24). So it is the last
+    receipt of the primary that began before the copy: the final dot of a transmission, or the reply that it had stored a copy as
+    the holder.
+    """
+    begun_n = copy.transaction.n
+    if copy.transaction.kind != "shadow":
+        return begun_n
+    receipts = [
+        (t.n, t.dot_n)
+        for t in trace.transactions_of(name)
+        if t.kind != "shadow" and t.server == copy.primary and t.dot_n is not None
+    ]
+    receipts += [
+        (other.stored_reply.n, other.stored_reply.n)
+        for other in trace.copies_of(name)
+        if other.transaction.kind == "shadow" and other.holder == copy.primary
+    ]
+    _, received_n = max((one for one in receipts if one[0] < begun_n), default=(begun_n, begun_n))
+    return min(received_n, begun_n)
 
 
 def _is_switched_off_later(context: CheckContext, server: str, since_n: int) -> bool:

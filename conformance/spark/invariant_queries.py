@@ -41,10 +41,23 @@ WITH servers_at_last AS (
     AND (c.mode <> 'shadow' OR NOT coalesce(f.is_retimed, false)
       AND coalesce(CAST(element_at(tp.servers, c.holder).hold AS DOUBLE) + CAST(element_at(tp.servers, c.holder).lifetime AS DOUBLE)
                    > CAST(element_at(tp.servers, c.holder).span AS DOUBLE), true))
+), receipts AS (
+  SELECT cell_id, key, server, n AS begun_n, dot_n FROM mail_transactions
+  WHERE to_server AND mode <> 'shadow' AND dot_n IS NOT NULL
+  UNION ALL SELECT cell_id, key, holder, stored_n, stored_n FROM shadow_copies WHERE mode = 'shadow'
+), receipts_of_copies AS (
+  SELECT c.cell_id, c.key, c.primary, c.begun_n, least(max_by(r.dot_n, r.begun_n), c.begun_n) AS had_n
+  FROM kept_copies c JOIN receipts r
+    ON r.cell_id = c.cell_id AND r.key = c.key AND r.server = c.primary AND r.begun_n < c.begun_n
+  WHERE c.mode = 'shadow' GROUP BY c.cell_id, c.key, c.primary, c.begun_n
 ), copies_for_recipients AS (
-  SELECT cell_id, key, primary, holder, begun_n, stored_n, explode(recipients) AS recipient FROM kept_copies WHERE mode = 'tracked'
-  UNION ALL SELECT c.cell_id, c.key, c.primary, c.holder, c.begun_n, c.stored_n, explode(m.recipients)
-  FROM kept_copies c JOIN harness_messages m ON m.cell_id = c.cell_id AND m.key = c.key WHERE c.mode = 'shadow'
+  SELECT cell_id, key, primary, holder, begun_n AS had_n, stored_n, explode(recipients) AS recipient FROM kept_copies
+  WHERE mode = 'tracked'
+  UNION ALL SELECT c.cell_id, c.key, c.primary, c.holder, coalesce(r.had_n, c.begun_n), c.stored_n, explode(m.recipients)
+  FROM kept_copies c JOIN harness_messages m ON m.cell_id = c.cell_id AND m.key = c.key
+  LEFT JOIN receipts_of_copies r
+    ON r.cell_id = c.cell_id AND r.key = c.key AND r.primary = c.primary AND r.begun_n = c.begun_n
+  WHERE c.mode = 'shadow'
 ), transfers AS (
   SELECT cell_id, key, client, server, mode, n AS begun_n, reply_n AS n, explode(accepted) AS recipient FROM mail_transactions
   WHERE to_server AND NOT from_outside AND mode <> 'shadow' AND code BETWEEN 200 AND 299
@@ -64,7 +77,7 @@ WITH servers_at_last AS (
         WHERE m.to_server AND m.mode <> 'shadow' AND m.code BETWEEN 200 AND 299
         UNION ALL SELECT c.cell_id, c.key, c.holder, c.stored_n, c.stored_n, c.recipient
         FROM copies_for_recipients c LEFT ANTI JOIN passed_on p
-          ON p.cell_id = c.cell_id AND p.key = c.key AND p.recipient = c.recipient AND p.server = c.primary AND p.n > c.begun_n)
+          ON p.cell_id = c.cell_id AND p.key = c.key AND p.recipient = c.recipient AND p.server = c.primary AND p.n > c.had_n)
   GROUP BY cell_id, key, recipient, server
 ), destroyed AS (
   SELECT h.cell_id, h.key, h.recipient, count(*) = count(coalesce(x.n, o.n)) AS is_destroyed
@@ -130,9 +143,9 @@ Not judged:
 
 - a message that every server that held it for the recipient handed on after the last final dot, be it before its own reply
   (SR-E10-15), or lost with its queue after its reply (SR-BND-09); a copy does not count as held if redundancy was switched off at
-  its holder later (ruling 37), or if its primary passed the message on; nor if it may expire before its holder promotes it
-  (SR-SFN-03), which is so where SafetyNetHoldTime and MessageExpirationTimeout together are no longer than ShadowResubmitTimeSpan,
-  or one of the three was changed at the holder. Where a link may have kept a reply, the dot counts;
+  its holder later (ruling 37), or if its primary passed the message on after it had received it; nor if it may expire before its
+  holder promotes it (SR-SFN-03), which is so where SafetyNetHoldTime and MessageExpirationTimeout together are no longer than
+  ShadowResubmitTimeSpan, or one of the three was changed at the holder. Where a link may have kept a reply, the dot counts;
 - a history in which some server was killed or stopped, and not started again;
 - a transport that may still deliver: it did not become quiet, and either the drain waited for less than two retry intervals of the
   server, or the last failed transfer, connection, 535 reply or STARTTLS session (which a link cannot read, ruling 27) lies in the
