@@ -56,6 +56,7 @@ from conformance.history.events import (
 from conformance.model.expired_copies import may_expire_unpromoted
 from conformance.model.facts import Facts
 from conformance.model.giving_up import is_given_up_without_report
+from conformance.model.resending import is_resending_requested
 from conformance.model.rules import rule
 from conformance.trace.context import CheckContext
 from conformance.trace.finding import Finding, describe_message, format_seconds, format_time
@@ -209,9 +210,9 @@ def _are_all_queues_lost(facts: Facts, attempt: Attempt, recipient: str) -> bool
 
     A server has to have the message from when it accepted the message or a shadow copy of it. It is free of that once another
     server under test accepted the message from it (`_is_handed_on`), unless it keeps a shadow copy of what it sent (2010). A
-    shadow copy does not count if its holder switched shadow redundancy off later, nor once its primary is done with the recipient
-    (`_is_released`), nor if it may have expired before (`may_expire_unpromoted`). `attempt` is the transmission that was
-    acknowledged.
+    shadow copy counts for the recipients of `_recipients_due_in_copy`. It does not count if its holder switched shadow redundancy
+    off later, nor once its primary is done with the recipient (`_is_released`), nor if it may have expired before
+    (`may_expire_unpromoted`). `attempt` is the transmission that was acknowledged.
     """
     context, trace = facts.context, facts.trace
     address = context.normalize_address(recipient)
@@ -225,8 +226,7 @@ def _are_all_queues_lost(facts: Facts, attempt: Attempt, recipient: str) -> bool
         if _is_released(context, attempt.message, copy, address):
             released.append(copy.transaction)
             continue
-        # a shadow of 2013 is one for all recipients; in 2010 the holder keeps what it sent, for the recipients it sent it for
-        if copy.transaction.kind == "shadow" or address in context.normalize_addresses(copy.transaction.recipients):
+        if address in _recipients_due_in_copy(facts, attempt.message, copy.transaction):
             if may_expire_unpromoted(facts, copy):
                 continue
             stored = trace.accepted_since(copy.transaction) or copy.stored_reply.n
@@ -264,6 +264,30 @@ def _is_handed_on(accepted: Collection[_Acceptance], handed_on: Collection[int])
     if last_n > max(one.n for one in accepted):
         return True
     return last_n > last_dot_n and sum(n > first_dot_n for n in handed_on) >= len(accepted)
+
+
+def _recipients_due_in_copy(facts: Facts, name: str, sent: Transaction) -> set[str]:
+    """Return the recipients, normalized, for whom a copy of a message has to be kept: more than its own if it lacks some.
+
+    A holder of 2010 keeps what it sent, for the recipients that it sent it for. A shadow copy of 2013 is one for all recipients for
+    whom its primary was given the message (SR-CRE-06), but not for those of the message whom another server serves: it is whole if
+    its primary was given the message for just its recipients, or if it came after a request to send messages again. Else it has to
+    have the recipients of all transactions by which its primary was given the message before; without one, all of the message.
+    """
+    normalize = facts.context.normalize_addresses
+    if sent.kind != "shadow":
+        return normalize(sent.recipients)
+    own = normalize((*sent.recipients, *sent.refused))
+    given = [
+        _recipients_due_in_copy(facts, name, one) if one.kind == "shadow" else normalize(one.recipients)
+        for one in facts.trace.transactions_of(name)
+        if one.server == sent.client and one.n < sent.n and one.listener != "delivery"  # what comes there gets no copy
+    ]
+    if not given:
+        return normalize(facts.trace.messages[name].recipients)
+    if own in given or is_resending_requested(facts, before_n=sent.n):
+        return own
+    return own.union(*given)
 
 
 def _is_released(context: CheckContext, name: str, copy: ShadowCopy, address: str) -> bool:

@@ -50,13 +50,20 @@ WITH servers_at_last AS (
   FROM kept_copies c JOIN receipts r
     ON r.cell_id = c.cell_id AND r.key = c.key AND r.server = c.primary AND r.begun_n < c.begun_n
   WHERE c.mode = 'shadow' GROUP BY c.cell_id, c.key, c.primary, c.begun_n
+), whole_copies AS (
+  SELECT DISTINCT c.cell_id, c.key, c.primary, c.begun_n
+  FROM kept_copies c JOIN mail_transactions g ON g.cell_id = c.cell_id AND g.key = c.key AND g.server = c.primary
+  WHERE c.mode = 'shadow' AND g.n < c.begun_n AND g.listener <> 'delivery' AND array_sort(g.recipients) = array_sort(c.recipients)
 ), copies_for_recipients AS (
   SELECT cell_id, key, primary, holder, begun_n AS had_n, stored_n, explode(recipients) AS recipient FROM kept_copies
   WHERE mode = 'tracked'
-  UNION ALL SELECT c.cell_id, c.key, c.primary, c.holder, coalesce(r.had_n, c.begun_n), c.stored_n, explode(m.recipients)
+  UNION ALL SELECT c.cell_id, c.key, c.primary, c.holder, coalesce(r.had_n, c.begun_n), c.stored_n,
+    explode(if(w.key IS NULL, m.recipients, c.recipients))
   FROM kept_copies c JOIN harness_messages m ON m.cell_id = c.cell_id AND m.key = c.key
   LEFT JOIN receipts_of_copies r
     ON r.cell_id = c.cell_id AND r.key = c.key AND r.primary = c.primary AND r.begun_n = c.begun_n
+  LEFT JOIN whole_copies w
+    ON w.cell_id = c.cell_id AND w.key = c.key AND w.primary = c.primary AND w.begun_n = c.begun_n
   WHERE c.mode = 'shadow'
 ), transfers AS (
   SELECT cell_id, key, client, server, mode, n AS begun_n, reply_n AS n, explode(accepted) AS recipient FROM mail_transactions
@@ -141,11 +148,19 @@ A message that was acknowledged only in sessions in which a fault made the link 
 
 Not judged:
 
+<<<<<<< HEAD
 - a message that every server that held it for the recipient handed on after the last final dot, be it before its own reply
   (SR-E10-15), or lost with its queue after its reply (SR-BND-09); a copy does not count as held if redundancy was switched off at
   its holder later (ruling 37), or if its primary passed the message on after it had received it; nor if it may expire before its
   holder promotes it (SR-SFN-03), which is so where SafetyNetHoldTime and MessageExpirationTimeout together are no longer than
   ShadowResubmitTimeSpan, or one of the three was changed at the holder. Where a link may have kept a reply, the dot counts;
+=======
+- a message that every server that held it for the recipient handed on, or lost with its queue, afterwards (SR-BND-09); a copy counts
+  for all recipients of the message, unless its primary was given the message for just the copy's; it does not count as held if redundancy was switched off at its holder later (ruling 37), or if its primary passed the message on; nor
+  if it may expire before its holder promotes it (SR-SFN-03), which is so where SafetyNetHoldTime and MessageExpirationTimeout
+  together are no longer than ShadowResubmitTimeSpan, or one of the three was changed at the holder. Where a
+  link may have kept a reply, the dot counts;
+>>>>>>> ea4fc3b5 (model: count a part's shadow copy for the part's recipients alone)
 - a history in which some server was killed or stopped, and not started again;
 - a transport that may still deliver: it did not become quiet, and either the drain waited for less than two retry intervals of the
   server, or the last failed transfer, connection, 535 reply or STARTTLS session (which a link cannot read, ruling 27) lies in the
