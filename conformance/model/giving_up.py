@@ -185,7 +185,7 @@ def _attempts_with_outcome(
     connection that could not be opened has `failed`, and the time at which that was seen. With `message`, attempts that were seen
     to be about another message are left out.
     """
-    hops = context.cell.topology.next_hop_servers(server, address)
+    hops = context.next_hop_servers(server, address)
     found = [(e.t, "failed") for e in context.trace.events_of(ConnectFailed) if e.client == server and e.server in hops]
     broken = {e.session for e in context.trace.events_of(FaultFired)}
     for session in context.trace.sessions.values():

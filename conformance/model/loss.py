@@ -358,7 +358,7 @@ def _down_at_end(context: CheckContext, attempt: Attempt) -> str:
     """
     last = {event.node: event.action for event in context.trace.events_of(NodeEvent)}
     had = {attempt.server, *(t.server for t in context.trace.transactions_of(attempt.message) if t.dot_n is not None)}
-    hops = {hop for r in attempt.accepted for s in had for hop in context.cell.topology.next_hop_servers(s, r)}
+    hops = {hop for r in attempt.accepted for s in had for hop in context.next_hop_servers(s, r)}
     return next((server for server in sorted(had | hops) if last.get(server) in ("killed", "stopped")), "")
 
 

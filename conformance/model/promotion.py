@@ -195,7 +195,7 @@ def _recording_delay(facts: Facts, held: HeldInterval, deadline: float) -> float
     """
     holder, n = held.copy.holder, facts.first_event_at(deadline)
     recipients = held.copy.transaction.recipients
-    hops = {hop for r in recipients for hop in facts.topology.next_hop_servers(holder, r)}
+    hops = {hop for r in recipients for hop in facts.context.next_hop_servers(holder, r)}
     armed = {
         event.fault: not event.healed
         for event in facts.trace.events_of(FaultArmed)

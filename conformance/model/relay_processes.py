@@ -99,7 +99,7 @@ def _has_reached_it(facts: Facts, key: Key, after_n: int) -> bool:
     A delivery counts whenever it was; `key` is server, message and recipient.
     """
     server, name, recipient = key
-    hops = facts.topology.next_hop_servers(server, recipient)
+    hops = facts.context.next_hop_servers(server, recipient)
     contacts = facts.compute_once(Relaying).hop_connections.get(server, ())
     return any(c.server in hops and c.n > after_n for c in contacts) or bool(
         facts.context.deliveries_of(name, recipient)

@@ -148,7 +148,8 @@ def _failures(facts: Facts) -> dict[tuple[str, str], list[_FailedTls]]:
 class _Concerned:
     """A message that a server had for a recipient, and was not done with, when TLS failed with one of its next hops.
 
-    It was handed the message at `handed_t`; `failed` is the first such failure since, at any of the next hops `hops`.
+    It was handed the message at `handed_t`; `failed` is the first such failure since. `hops` are all parties to which it may pass
+    the message, also where the mailbox has moved.
     """
 
     key: Key
@@ -179,7 +180,8 @@ def _concerned(facts: Facts) -> Iterator[_Concerned]:
         failed = min(since, key=lambda f: f.n)
         earlier = [t for t in relaying.tries.get(key, ()) if t.transaction.n < failed.n]
         if not any(t.is_unclear or t.outcome in (2, 5) for t in earlier):
-            yield _Concerned(key=key, handed_t=acknowledged.t, failed=failed, hops=hops)
+            possible = facts.context.next_hop_servers(server, recipient)
+            yield _Concerned(key=key, handed_t=acknowledged.t, failed=failed, hops=possible)
 
 
 @rule("RL-TLS-03")

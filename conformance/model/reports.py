@@ -246,7 +246,7 @@ def _may_be_too_large(facts: Facts, report: _Report, recipient: str) -> bool:
 
     Its client may then return the message without MAIL (RFC 1870 6.1).
     """
-    hops = facts.topology.next_hop_servers(report.origin, recipient)
+    hops = facts.context.next_hop_servers(report.origin, recipient)
     largest = max(message.digest.size for message in report.messages) + ADDED_OCTETS
     return any(
         session.server in hops and session.n < report.n and 0 < announced_size(session) < largest
@@ -367,7 +367,7 @@ def may_be_under_way(facts: Facts, relaying: Relaying, server: str, message: Mes
         return True
     if drained[-1].quiet:
         return False
-    hops = facts.topology.next_hop_servers(server, message.sender)
+    hops = facts.context.next_hop_servers(server, message.sender)
     return any(contact.n > after and contact.server in hops for contact in relaying.hop_connections.get(server, ()))
 
 

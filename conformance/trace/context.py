@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from conformance.generations import GENERATIONS
-from conformance.history.events import Attempt, Delivered, MessageMade
+from conformance.history.events import Attempt, Delivered, MessageMade, StepEvent
 from conformance.scenarios.document import Cell
 from conformance.topology import Server
 from conformance.trace.trace import Trace
@@ -70,6 +70,24 @@ class CheckContext:
         """Return the deliveries of a message (`m#1`) to sinks for one recipient, in order; addresses are compared normalized."""
         address = self.normalize_address(recipient)
         return [event for event in self.trace.deliveries_of(name) if self.normalize_address(event.recipient) == address]
+
+    def next_hop_servers(self, server: str, address: str) -> frozenset[str]:
+        """Return the parties to which a server may pass mail for an address at any time of the history.
+
+        These are the next hops of the topology (of `SERVER.delivery` the server), and for a mailbox also those that a move of its
+        database made: by a step `activate` it becomes active on another server. Not included are detours between sites.
+        """
+        topology, folded = self.cell.topology, address.casefold()
+        hops = set(topology.next_hop_servers(server, address))
+        databases = {box.database for box in topology.mailboxes if box.address.casefold() == folded}
+        for step in self.trace.events_of(StepEvent) if databases else ():
+            if (step.verb, step.phase) != ("activate", "ended"):
+                continue
+            # the detail is `DB1 is active on mbx2; DB2 is active on mbx2` for each database that was moved
+            for database, _, host in (part.partition(" is active on ") for part in step.detail.split("; ")):
+                if database in databases:
+                    hops.add(topology.store_name(server) if host == server else host)
+        return frozenset(hops)
 
     def is_tested_server(self, party: str) -> bool:
         """Return whether a party is a server under test, and not one of the harness's own; False for an unknown name."""

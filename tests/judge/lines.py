@@ -21,7 +21,7 @@
     mbx2 ? mbx1: s1, s2                          XQDISCARD and the ids in its reply; `nothing`, `silence`, or a refusal
     mbx2 ? mbx1 for 2: s1, s2; 3 left            how many it asks for (else 100), and how many are left (else none)
     mbx2 ? mbx1 twice: nothing, and s1           two of them in two sessions, answered after both were sent
-    mbx1 >< mbx2                                 a connection that fails
+    mbx1 >< mbx2                                 a connection that fails; `at delivery`: to that listener
     mbx1 > mbx2  is not answered                 a session of a greeting and of an EHLO without its reply
     mbx1 > mbx2  is greeted with 550 5.7.1 no    a session of this greeting, which the client leaves without a word
     outside > mbx1  says NOOP: 250 2.0.0 ok      one command and its reply, in the session that is open
@@ -327,7 +327,8 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
     (_PAIR + r"says (?P<line>.+?)(?: at (?P<listener>[a-z]+))?" + _RESULT, _said),
     (_PAIR + r"hears (?:(?P<to>[A-Z]+)(?: for (?P<whose>\S+?))?: )?(?:malformed \((?P<form>.+)\) )?(?P<code>\d+) (?P<text>.+)", _heard),
     (r"(?P<client>\S+) x (?P<server>\S+)\s+by (?P<by>client|server|link)(?:, (?P<how>reset|secured))?", _ended),
-    (r"(?P<client>\S+) >< (?P<server>\S+)", lambda h, m: _connect_failed(h, m["client"], m["server"])),
+    (r"(?P<client>\S+) >< (?P<server>\S+)(?: at (?P<listener>[a-z]+))?",
+     lambda h, m: _connect_failed(h, m["client"], m["server"], m["listener"])),
     (r"(?P<client>\S+) (?P<which><<?) (?P<server>\S+)\s+(?P<result>.+)",
      lambda h, m: _finish(h, m["client"], m["server"], m["result"], first=m["which"] == "<<")),
     (_PAIR + _REPORT + _RESULT, _reported),
@@ -351,6 +352,6 @@ _PATTERNS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
 )  # fmt: skip
 
 
-def _connect_failed(history: History, client: str, server: str) -> None:
-    listener = history.listener(client, server)
+def _connect_failed(history: History, client: str, server: str, listener: str | None = None) -> None:
+    listener = listener or history.listener(client, server)
     history.add(ev.ConnectFailed, client=client, server=server, listener=listener, reason="refused")
