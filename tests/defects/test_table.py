@@ -39,16 +39,19 @@ def test_a_table_without_a_gap_reports_none():
 
 
 def test_a_defect_that_no_rule_catches_needs_a_reason_and_no_other_has_one():
-    seen = replace(SECOND, blames=(Blame("model.SR-CRE-02", "SR-CRE-02"),))
+    """Where a rule blames, an expectation fails too, in the same cell and in another in which no rule blames."""
+    seen = replace(SECOND, blames=(*SECOND.blames, Blame("model.SR-CRE-02", "SR-CRE-02")))
     explained = replace(ONE, needs_expectation="no event shows it")
     assert blind_gaps(build_table((ONE, TWO), ("s",), (SOUND, FIRST, seen))) == (
         "defect one: no rule of the model catches it, and `needs_expectation` has no reason",
     )
     assert blind_gaps(build_table((explained, TWO), ("s",), (SOUND, FIRST, seen))) == ()
-    found = replace(FIRST, blames=(Blame("model.SR-CRE-01", "SR-CRE-01"),))
-    assert blind_gaps(build_table((explained, TWO), ("s",), (SOUND, found, seen))) == (
-        "defect one: `needs_expectation` has a reason, and SR-CRE-01 is blamed without",
-    )
+    found = replace(FIRST, blames=(*FIRST.blames, Blame("model.SR-CRE-01", "SR-CRE-01")))
+    for trials in ((found,), (found, replace(FIRST, cell="t")), (replace(FIRST, cell="t"), found)):
+        assert blind_gaps(build_table((explained, TWO), ("s",), (SOUND, *trials, seen))) == (
+            "defect one: `needs_expectation` has a reason, and SR-CRE-01 is blamed without",
+        )
+        assert blind_gaps(build_table((ONE, TWO), ("s",), (SOUND, *trials, seen))) == ()
 
 
 @pytest.mark.parametrize(

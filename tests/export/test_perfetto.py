@@ -71,20 +71,27 @@ def test_a_trace_shows_sessions_deliveries_copies_and_failures(cells: list[Store
 
 @pytest.mark.parametrize(("generation", "holder"), [("ex2013", "mbx2"), ("ex2010", "mbx1")])
 def test_a_copy_is_on_its_holder_until_the_holder_may_discard_it(generation: str, holder: str):
-    servers = [{"name": name, "generation": generation, "site": "NewYork"} for name in ("mbx1", "mbx2")]
-    history = History(Topology.model_validate({"name": "two", "servers": servers}))
+    """Another server gets a list with its id before, and a second copy is never discarded: it ends with the cell."""
+    servers = [{"name": name, "generation": generation, "site": "NewYork"} for name in ("mbx1", "mbx2", "mbx3")]
+    history = History(Topology.model_validate({"name": "three", "servers": servers}))
     history.add_message(Mail("m"))
-    history.transmit("mbx1", "mbx2", "m", shadow="s1")
-    history.final("mbx1", "mbx2", 250)
-    history.t = 60.0
-    history.query(holder, "mbx1" if holder == "mbx2" else "mbx2", ["s1"])
+    for shadow in ("s1", "s2"):
+        history.transmit("mbx1", "mbx2", "m", shadow=shadow)
+        history.final("mbx1", "mbx2", 250)
+    for asking, history.t in (("mbx3", 30.0), (holder, 60.0)):
+        history.query(asking, "mbx1" if holder == "mbx2" else "mbx2", ["s1"])
     history.t = 90.0
     history.step("began", "1", "advance")
-    header = CellHeader.model_construct(nodeid="two", repeat="")
-    events = trace(StoredCell(Path("two.jsonl"), header, tuple(history.events), (), None, ()))
+    header = CellHeader.model_construct(nodeid="three", repeat="")
+    events = trace(StoredCell(Path("three.jsonl"), header, tuple(history.events), (), None, ()))
     parties = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
-    copy = [(event["ph"], parties[event["pid"]], event["ts"]) for event in events if event.get("cat") == "copy"]
-    assert copy == [("b", holder, 0), ("e", holder, 60_000_000)]
+    copies = [(e["name"], e["ph"], parties[e["pid"]], e["ts"]) for e in events if e.get("cat") == "copy"]
+    assert copies == [
+        ("copy s1", "b", holder, 0),
+        ("copy s1", "e", holder, 60_000_000),
+        ("copy s2", "b", holder, 0),
+        ("copy s2", "e", holder, 90_000_000),
+    ]
 
 
 def test_each_session_is_counted_in_one_slice_and_some_slices_are_of_several(cells: list[StoredCell]):

@@ -164,6 +164,10 @@ def test_attempts_at_wrong_sites_are_blamed_before_the_missing_shadow(servers: s
     assert blamed(lines, SHADOW, ATTEMPTS, rows=rows) == [first, "SR-CRE-01", "SR-CRE-01"]
 
 
-def test_without_attempts_the_missing_shadow_is_blamed_first():
+@pytest.mark.parametrize("attempts_first", [False, True])
+@pytest.mark.parametrize("asked", [{"sites": ATTEMPTS[1]["sites"]}, {"sites": ["London", "NewYork"]}, {"count": 5}])
+def test_without_attempts_the_missing_shadow_is_blamed_first(asked: dict[str, object], attempts_first: bool):
     lines = "outside > mbx1  m\noutside < mbx1  250\nmbx1 > mbx1-store  m: 250\ndrained"
-    assert blamed(lines, SHADOW, ATTEMPTS, rows=("SR-PRF-01", "SR-PRF-04")) == ["SR-CRE-01", "SR-CRE-01", "SR-PRF-01"]
+    attempts = ("shadow-attempts", {"of": "m", "by": "mbx1"} | asked)
+    expected = (attempts, SHADOW) if attempts_first else (SHADOW, attempts)
+    assert blamed(lines, *expected, rows=("SR-PRF-01", "SR-PRF-04")) == ["SR-CRE-01", "SR-CRE-01", "SR-PRF-01"]

@@ -201,6 +201,13 @@ def test_layers_of_a_damaged_run_are_written_and_its_damage_reported(tmp_path: P
 def test_only_what_the_code_does_counts_for_its_hash() -> None:
     source = (
         '"""A module."""\nLIMIT = 3\n"""The limit."""\n\ndef f(x):\n    """Return it."""\n    return x + "a"  # why\n'
+        'class C:\n    """A class."""\n    n = 5\n    """A number."""\n    def m(self):\n        """A method."""\n        return 1\n'
+        'async def g():\n    """Wait."""\n    return 2\n'
+    )
+    same = (
+        'LIMIT = (3)\ndef f(x):\n    """Other."""\n    return x + "a"\n'
+        "class C:\n    n = 5  # a number\n    def m(self):\n        return 1\n"
+        'async def g():\n    """Other."""\n    return 2\n'
     )
 
     def hash_of(source: str) -> str:
@@ -208,6 +215,12 @@ def test_only_what_the_code_does_counts_for_its_hash() -> None:
             patched.setattr(inspect, "getsource", lambda module: source)
             return code_hash()
 
-    assert hash_of(source) == hash_of('LIMIT = (3)\ndef f(x):\n    """Other."""\n    return x + "a"\n')
-    assert hash_of(source) != hash_of(source.replace('"a"', '"b"'))
-    assert hash_of(source) != hash_of(source.replace("LIMIT = 3", "LIMIT = 4"))
+    assert hash_of(source) == hash_of(same)
+    for done, other in (
+        ('"a"', '"b"'),
+        ("LIMIT = 3", "LIMIT = 4"),
+        ("n = 5", "n = 6"),
+        ("return 1", "return 3"),
+        ("return 2", "return 3"),
+    ):
+        assert hash_of(source) != hash_of(source.replace(done, other)), done
