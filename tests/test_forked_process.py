@@ -6,7 +6,9 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from itertools import count, islice
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,9 +62,32 @@ def test_after_the_block_the_processes_have_ended_and_their_temporary_files_are_
             os.kill(pid, 0)
 
 
-def test_the_block_ends_at_once_though_a_process_is_at_work() -> None:
-    with forked_pool(1) as pool:
-        waiting = pool.submit(signal.pause)
-        while not waiting.running():
-            pass
-    assert waiting.done()
+def say_and_work_on(descriptor: int) -> None:
+    os.write(descriptor, b"x")
+    signal.pause()
+
+
+def test_the_block_ends_at_once_though_a_process_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once: before the process has got SIGTERM nothing waits for its end."""
+    called: list[str] = []
+
+    def note(name: str) -> None:
+        method = getattr(BaseProcess, name)
+
+        def noted(process: BaseProcess, *arguments: Any, **named: Any) -> Any:
+            called.append(name)
+            return method(process, *arguments, **named)
+
+        monkeypatch.setattr(BaseProcess, name, noted)
+
+    note("terminate")
+    note("join")
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as said, os.fdopen(writing, "wb"):
+        with forked_pool(1) as pool:
+            waiting = pool.submit(say_and_work_on, writing)
+            assert said.read(1) == b"x", "it is at work"
+            (process,) = multiprocessing.active_children()
+        assert waiting.done()
+    assert called[0] == "terminate"
+    assert process.exitcode == -signal.SIGTERM

@@ -1,11 +1,13 @@
 """Programs that try to outlive their run, and programs over their limits, with a cgroup and without."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -184,8 +186,18 @@ def test_if_one_of_two_guards_is_killed_the_other_kills_the_node(
     asyncio.run(steps())
 
 
-def test_a_guard_ends_although_another_process_can_write_to_its_log(tmp_path: Path):
-    """The node gives the test its standard output: no end of the log comes when the node has been killed."""
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_guard_ends_although_another_process_can_write_to_its_log(tmp_path: Path, writes: bool):
+    """The node gives the test its standard output: no end of the log comes when the node has been killed.
+
+    `writes`: the test writes to it, without a pause, until no guard can read it.
+    """
+
+    def write(output: int) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            while True:
+                os.write(output, b"x" * 4096)
+
     given = str(tmp_path / "given")
     gives = (
         "import array, socket, time; s = socket.socket(socket.AF_UNIX); s.connect(" + repr(given) + ");"
@@ -200,11 +212,17 @@ def test_a_guard_ends_although_another_process_can_write_to_its_log(tmp_path: Pa
             connection, _ = listening.accept()
             with connection:
                 _, (output,), _, _ = socket.recv_fds(connection, 1, 1)
+            writer = threading.Thread(target=write, args=(output,))
             try:
+                if writes:
+                    writer.start()
                 assert process.stdin is not None
                 process.stdin.close()
                 assert process.wait(20) == 128 + signal.SIGKILL
             finally:
+                process.kill()
+                if writes:
+                    writer.join()
                 os.close(output)
     assert marked(given) == []
 

@@ -349,18 +349,38 @@ def test_concurrent_processes_and_threads_are_all_observed(tmp_path: Path) -> No
     assert found == {f"m{name}": f"{name} " * 1000 for name in names}
 
 
-def test_programs_that_are_killed_at_work_do_not_block_the_next(tmp_path: Path) -> None:
+STOPS_IN_A_CALL = """\
+#include <unistd.h>
+int unlinkat(int at, const char *path, int flags)
+{
+    while (write(1, "\\n", 1) == 1)
+        pause();
+    return at + *path + flags;
+}
+"""
+"""What the layer finds in place of the C library's function: it says that the layer has called it, and does not return."""
+
+
+@pytest.mark.parametrize("is_mounted_anew", [True, False])
+@pytest.mark.parametrize("amid_a_call", [False, True])
+def test_programs_that_are_killed_at_work_do_not_block_the_next(
+    tmp_path: Path, amid_a_call: bool, is_mounted_anew: bool
+) -> None:
+    """Amid a call a program holds the lock of the log; only a new mount makes a new one. A program that waits for it is ended."""
     disk = mounted(tmp_path)
+    preloaded = str(disk.library)
+    if amid_a_call:
+        preloaded += f" {built(tmp_path, STOPS_IN_A_CALL, '-shared', '-fPIC')}"
     work = "for n in range(200):\n    open('f', 'w').close(); os.rename('f', 'g'); os.unlink('g'); print(flush=True)"
-    words = [sys.executable, "-ISB", "-c", f"import os, sys; os.chdir(sys.argv[1])\n{work}", str(tmp_path / "data")]
-    for rounds in range(1, 16):
-        with subprocess.Popen(
-            words, stdout=subprocess.PIPE, env={**os.environ, "LD_PRELOAD": str(disk.library)}
-        ) as program:
+    head = "import os, signal, sys; signal.alarm(20); os.chdir(sys.argv[1])"
+    words = [sys.executable, "-ISB", "-c", f"{head}\n{work}", str(tmp_path / "data")]
+    for rounds in (1, 1, 1) if amid_a_call else range(1, 16):
+        with subprocess.Popen(words, stdout=subprocess.PIPE, env={**os.environ, "LD_PRELOAD": preloaded}) as program:
             assert program.stdout is not None
             for _ in range(rounds):
                 assert program.stdout.readline() == b"\n", "it works"
             program.kill()
-        asyncio.run(disk.mount())
+        if is_mounted_anew:
+            asyncio.run(disk.mount())
     disk.cut_power()
     assert list((tmp_path / "data").iterdir()) == []

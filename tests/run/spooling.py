@@ -74,6 +74,9 @@ RELIES_ON_FSYNC: dict[str, tuple[tuple[str, str], ...]] = {
         ('open(tmp, "wb")', 'open(msg, "wb")'), (_RENAME, ""), (_DIRECTORY, ""),
     ),
     "rename, then fsync of the file": ((_DIRECTORY, "    sync(msg)\n"),),
+    "link, then fsync of the file": (
+        (_RENAME, "    os.link(tmp, msg); os.unlink(tmp)\n"), (_DIRECTORY, "    sync(msg)\n"),
+    ),
     "in place with O_SYNC": (
         ('open(tmp, "wb")', 'open(msg, "wb", opener=lambda path, flags: os.open(path, flags | os.O_SYNC))'),
         (_FSYNC, ""), (_RENAME, ""), (_DIRECTORY, ""),

@@ -80,32 +80,39 @@ def test_everything_sent_is_read_before_time_passes() -> None:
     assert run_with_clock(main, "virtual") == (2000, 2000, 1e-6)
 
 
-@pytest.mark.parametrize(("octets", "waits"), [(1, False), (20_000_000, True)])
-def test_a_reader_that_pauses_does_not_stop_time(octets: int, waits: bool) -> None:
+@pytest.mark.parametrize(
+    ("octets", "waits", "closes"), [(1, False, False), (20_000_000, True, False), (1_000_000, False, True)]
+)
+def test_a_reader_that_pauses_does_not_stop_time(octets: int, waits: bool, closes: bool) -> None:
     """What a receiver leaves unread may stay so for hours: a slow peer is an occasion, not a stall.
 
-    `waits`: the kernel does not take all of it, and the sender waits for room.
+    `waits`: the kernel does not take all of it, and the sender waits for room. `closes`: it takes all, and the sender closes
+    its socket; the FIN comes only after what is unread.
     """
 
-    async def main(clock: Clock) -> tuple[bool, int, int, float]:
+    async def main(clock: Clock) -> tuple[bool, bool, int, int, float]:
         loop = asyncio.get_running_loop()
         served: asyncio.Future[Speaker] = loop.create_future()
         server = await loop.create_server(lambda: Speaker(served.set_result), "127.0.0.1", 0)
-        transport, _ = await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
+        transport, client = await loop.create_connection(Speaker, *server.sockets[0].getsockname())
         speaker = await served
         speaker.transport.pause_reading()
         transport.write(b"y" * octets)
+        if closes:
+            transport.close()
         await clock.sleep(7200)
         stuck, early = transport.get_write_buffer_size() > 0, speaker.received
+        state = tcp.info(speaker.transport.get_extra_info("socket")).state
+        fin_waits = client.lost.done() and state == tcp.ESTABLISHED
         speaker.transport.resume_reading()
         transport.close()
         await speaker.eof
         at = clock.elapsed()
         speaker.transport.close()
         server.close()
-        return stuck, early, speaker.received, at
+        return stuck, fin_waits, early, speaker.received, at
 
-    assert run_with_clock(main, "virtual") == (waits, 0, octets, 7200.0)
+    assert run_with_clock(main, "virtual") == (waits, closes, 0, octets, 7200.0)
 
 
 def test_closing_a_listener_resets_connections_that_were_not_accepted() -> None:
