@@ -39,11 +39,54 @@ SLOW = "  - disk: {node: mbx1, is: slow, lasting: 1s}\n"
 FAULT = "  - fault: {as: f, from: mbx1, to: mbx2, does: drop}\n"
 BOTH = "[victor@outside.test, wendy@second.test]"
 LIMIT = DEFAULTS["MaxMessageSize"]
+CONTENT = ("{say: DATA, code: 354}", "{message: plain, code: 250}")
+OTHER = SEND.replace("as: m", "as: n")
+BEHIND = SEND.replace("mbx1}", "mbx1, background: yes}")
+RESEND = "  - resend: {of: m}\n"
+RESEND_BEHIND = "  - resend: {of: m, background: yes}\n"
+SMALLER = "  - configure: {node: all, transport: {MaxMessageSize: 1 MB}}\n"
+CUT = "  - partition: {between: [mbx1, outside]}\n"
+POWER = "  - power-cut: mbx1\n"
+NEEDS_SAFETY_NET = "needs: [safety-net]\n"
+LISTENERS = (("frontend", "transport"), ("transport", "delivery"), ("delivery", "frontend"))
+HELD_UP = [
+    (HELD.removesuffix(SEND), "  - answer: {sink: outside, at: dot, reply: accept}\n"),
+    (CUT, "  - heal: all\n"),
+    (CUT, "  - heal: partition\n"),
+    (FAULT, "  - heal: f\n"),
+    ("  - kill: mbx2\n", "  - start: mbx2\n"),
+    ("  - stop: mbx2\n", "  - start: mbx2\n"),
+    ("  - pause: mbx2\n", "  - resume: mbx2\n"),
+    ("  - power-cut: mbx2\n", "  - start: mbx2\n"),
+]
+"""Steps that hold mail up, and steps that end that."""
 
 
 def sent(more: str = "sessions: each", to: str = "victor@outside.test") -> str:
     """Return a step that sends a message to a recipient or a list, with more fields."""
     return f"  - send: {{as: m, to: {to}, via: mbx1, {more}}}\n"
+
+
+def talk(*lines: str, to: str = "frontend") -> str:
+    """Return a step that talks with a listener."""
+    return f"  - talk: {{as: t, to: mbx1, listener: {to}, lines: [{', '.join(lines or ('{say: NOOP}',))}]}}\n"
+
+
+def parallel(*steps: str) -> str:
+    return "  - parallel: [" + ", ".join(f"{{{step.strip().removeprefix('- ')}}}" for step in steps) + "]\n"
+
+
+def repeat(*steps: str) -> str:
+    return "  - repeat: {times: 2, steps: [" + ", ".join(f"{{{s.strip().removeprefix('- ')}}}" for s in steps) + "]}\n"
+
+
+def fault(does: str) -> str:
+    return FAULT.replace("does: drop", f"does: {does}")
+
+
+def limited(listener: str) -> str:
+    """Return a step that configures a limit of a listener."""
+    return f"  - configure: {{node: all, listeners: {{{listener}: {{MaxInboundConnection: 100}}}}}}\n"
 
 
 def recipients(number: int) -> str:
@@ -111,6 +154,44 @@ VARIED = [
     (FAULT + SEND, "  - partition: {between: [mbx1, mbx2]}\n" + SEND, "fault-on-a-link"),
     (SEND, SEND.replace("send", "submit"), "listener-frontend"),
     (SEND.replace("send", "submit"), SEND, "listener-transport"),
+    (sent("count: 2"), SEND, "second-message"),
+    (SEND + RESEND, SEND, "second-message"),
+    (talk(*CONTENT, *CONTENT), talk(*CONTENT), "second-message-of-a-session"),
+    (sent("count: 2, sessions: one"), sent("sessions: one"), "second-message-of-a-session"),
+    (BEHIND + BEHIND.replace("as: m", "as: n"), BEHIND + OTHER, "two-sessions-at-once"),
+    (BEHIND + RESEND_BEHIND, BEHIND + RESEND, "two-sessions-at-once"),
+    *((parallel(SEND, step), parallel(SEND, "  - pause: mbx2\n") + step, "two-sessions-at-once") for step in (OTHER, talk())),
+    (SEND + parallel(RESEND, OTHER), SEND + parallel(RESEND), "two-sessions-at-once"),
+    (sent("count: 2, concurrency: 2"), sent("count: 1, concurrency: 2"), "two-sessions-at-once"),
+    (sent(to=recipients(20)), sent("in-turn: yes", to=recipients(20)), "many-recipients"),
+    (REFUSED + sent(to=BOTH), REFUSED + sent("in-turn: yes", to=BOTH), "some-recipients-refused"),
+    ("  - send: {as: m, from: <>, to: victor@outside.test, via: mbx1}\n", SEND, "null-sender"),
+    *((sent(field), SEND, "delivery-status-requested") for field in ("ret: HDRS", "envid: x", "orcpt: rfc822;a@b", "smtputf8: yes")),
+    (talk("{say: XQDISCARD MBX1 1}"), talk("{say: XQDISCARD mbx1 1}"), "case-of-a-server-name"),
+    *((sent(f"headers: {{{field}}}"), sent("headers: {Subject: a, Date: 'Tue, 1 Jan 2030 00:00:00 +0000'}"), "odd-headers")
+      for field in ("Date: 'Tue, 1 Jan 2030 00:00:00 +0100'", "X-A: b", 'Subject: "a\\r\\n b"')),
+    *((sent(f"message: {name}"), sent("message: plain"), "odd-headers") for name in ("no-date", "no-message-id")),
+    (SMALLER + sent("whole: 1 MB"), SMALLER + sent("whole: 2 MB"), "size-at-the-limit"),
+    *((step + sent(to=BOTH), step + SEND, "partial-success") for step in (CUT, FAULT, "  - kill: mbx2\n", "  - stop: mbx2\n")),
+    (REFUSED + sent(to="[victor@outside.test, w@outside.test]"), REFUSED + sent("in-turn: yes", to=BOTH), "partial-success"),
+    (SEND + KILLED + KILLED, SEND + KILLED, "second-restart"),
+    (SEND + POWER, SEND + "  - stop: mbx1\n", "kill"),
+    (f"  - power-cut: {{node: mbx1, {AT_DOT}}}\n" + SEND, POWER + SEND, "kill-at-a-moment"),
+    *((step + SEND + RELOAD, step + undone + SEND + RELOAD, "reload-with-something-waiting") for step, undone in HELD_UP),
+    (HELD_UP[0][0] + SEND + RELOAD, HELD_UP[0][0] + RELOAD, "reload-with-something-waiting"),
+    (SEND + CUT + RESEND + RELOAD, SEND + CUT + RELOAD, "reload-with-something-waiting"),
+    (SEND + RELOAD + NEEDS_SAFETY_NET, RELOAD + NEEDS_SAFETY_NET, "reload-with-something-waiting"),
+    (MOVE + SEND, REDIRECT + SEND, "resubmission"),
+    *((step + step + SEND, step + SEND, "second-request-of-a-kind") for step in (MOVE, REDIRECT, RESUBMIT)),
+    (repeat(RESUBMIT) + SEND, RESUBMIT + SEND, "second-request-of-a-kind"),
+    (CUT.replace("]}", "], how: blackhole}") + SEND, CUT + SEND, "frozen-peer"),
+    (fault("stall") + SEND, FAULT + SEND, "frozen-peer"),
+    *((fault(does) + SEND, FAULT + SEND, "slow-peer") for does in ("throttle, rate: 100", "delay, lasting: 1s")),
+    *((SEND + f"  - {verb}: mbx1\n  - {verb}: mbx2\n", SEND + f"  - {verb}: mbx1\n", "two-peers-lost-at-once")
+      for verb in ("kill", "stop", "pause", "power-cut")),
+    (SEND + "  - kill: mbx1\n  - inspect: mbx1\n  - wipe: mbx1\n  - pause: mbx2\n", SEND + "  - pause: mbx1\n  - resume: mbx1\n  - pause: mbx2\n", "two-peers-lost-at-once"),
+    *((talk(to=listener), talk(to=other), f"listener-{listener}") for listener, other in LISTENERS),
+    *((limited(listener) + talk(to=other), limited(other) + talk(to=other), f"listener-{listener}") for listener, other in LISTENERS),
 ]  # fmt: skip
 """Steps that vary a dimension, steps that do not, and the dimension."""
 
@@ -131,11 +212,27 @@ topology: {name: own, servers: [SERVERS]}
 steps: [{advance: 1m}]
 """
 HUB = "name: a, site: A, generation: ex2010, role: hub"
+
+
+def boxes(*names: str) -> str:
+    """Return a server with mailboxes of these names; the last brace is left to `OWN`."""
+    made = ", ".join(f"{{address: {name}@corp.test, database: DB1, server: a}}" for name in names)
+    return f"name: a, site: A}}], mailboxes: [{made[:-1]}"
+
+
+def linked(*costs: int) -> str:
+    """Return three servers whose sites are linked at these costs; the last brace is left to `OWN`."""
+    links = ", ".join(f"{{between: [A, {site}], cost: {cost}}}" for site, cost in zip("BC", costs, strict=True))
+    return f"name: a, site: A}}, {{name: b, site: B}}, {{name: c, site: C}}], site-links: [{links[:-1]}"
+
+
 IN_TOPOLOGY = [
     (HUB.replace("hub", "edge"), HUB, "role-edge"),
     (HUB, "name: a, site: A, generation: ex2013", "generation-2010"),
     ("name: a, site: A, generation: ex2013", "name: a, site: A, generation: ex2016", "generation-2013"),
     ("name: a, site: A, generation: ex2016", "name: a, site: A, generation: ex2013", "generation-2016"),
+    (boxes("ann", "annabel"), boxes("ann", "bob"), "names-that-begin-alike"),
+    (linked(9, 10), linked(10, 99), "numbers-of-several-digits"),
     ("name: a1, site: A}, {name: a10, site: A", "name: a1, site: A}, {name: a20, site: A", "names-that-begin-alike"),
 ]
 """Servers that vary a dimension, servers that do not, and the dimension."""
