@@ -180,12 +180,26 @@ def test_delays_within_a_bound_do_not_change_a_pass() -> None:
     assert excused.outcome is Outcome.INCONCLUSIVE, "a failure is excused"
 
 
-@pytest.mark.parametrize(("late", "expected"), [(20, Outcome.FAIL), (1800, Outcome.FAIL), (1801, Outcome.INCONCLUSIVE)])
-def test_a_check_with_a_margin_is_excused_by_lateness_above_the_margin_only(late: float, expected: Outcome) -> None:
+@pytest.mark.parametrize(
+    ("late", "then", "expected"),
+    [
+        (20, 0, Outcome.FAIL),
+        (1800, 0, Outcome.FAIL),
+        (1801, 0, Outcome.INCONCLUSIVE),
+        (1801, 1, Outcome.INCONCLUSIVE),
+        (1, 1801, Outcome.INCONCLUSIVE),
+        (1000, 1000, Outcome.FAIL),
+    ],
+)
+def test_a_check_with_a_margin_is_excused_by_lateness_above_the_margin_only(
+    late: float, then: float, expected: Outcome
+) -> None:
+    """Of several delays the longest counts."""
     verdict = Verdict(check="expect.queue", outcome=Outcome.FAIL, sentence="3 items", step="9")
-    (excused,) = excuse_lateness([verdict], history(0, late), 10, {"9": 1800.0})
+    events = [*history(0, late), Lag(n=3, t=10, kind="lag", seconds=then)]
+    (excused,) = excuse_lateness([verdict], events, 10, {"9": 1800.0})
     assert excused.outcome is expected
-    (elsewhere,) = excuse_lateness([verdict.model_copy(update={"step": "8"})], history(0, late), 10, {"9": 1800.0})
+    (elsewhere,) = excuse_lateness([verdict.model_copy(update={"step": "8"})], events, 10, {"9": 1800.0})
     assert elsewhere.outcome is Outcome.INCONCLUSIVE
 
 

@@ -90,6 +90,11 @@ def test_a_command_that_takes_too_long_is_killed_with_its_process_group(program:
         ("{}", "what it printed cannot be read: queues: Field required"),
         ('{"queues": {}}', "what it printed cannot be read: queues: Input should be a valid list"),
         ('{"queues": [{"items": []}]}', "what it printed cannot be read: queues.0.kind: Field required"),
+        ('{"queues": [{"kind": 5, "items": []}]}', "what it printed cannot be read: queues.0.kind: Input should be"),
+        (
+            '{"queues": [{"kind": "shadow", "next_hop": ["mbx1"], "items": []}]}',
+            "what it printed cannot be read: queues.0.next_hop: Input should be",
+        ),
         ('{"queues": [{"kind": "shadow", "items": [5]}]}', "what it printed cannot be read: queues.0.items.0: Input"),
         ('{"queues": [], "delivered_to": {}}', "what it printed cannot be read: delivered_to"),
     ],

@@ -179,17 +179,27 @@ def test_a_message_is_released_only_when_its_report_has_been_processed(tmp_path:
 
 def test_a_delay_is_reported_once_and_only_on_request(tmp_path: Path):
     async def steps(host: Host, clock: HandClock) -> None:
-        message = add_primary(host)
-        patient, eager = Recipient("wendy@second.test"), Recipient("victor@outside.test", "DELAY")
+        message = add_primary(
+            host, "victor@outside.test", "xena@outside.test", "wendy@second.test", "walter@second.test"
+        )
+        patient = [Recipient("wendy@second.test"), Recipient("walter@second.test", "FAILURE,SUCCESS")]
+        eager, later = Recipient("victor@outside.test", "DELAY"), Recipient("xena@outside.test", "DELAY")
         made = []
-        for waited in (4 * 3600 - 1, 1, 3600):
+        for waited, delayed in (
+            (4 * 3600 - 1, [eager]),
+            (1, [eager]),
+            (3600, [eager]),
+            (1, [eager, later]),
+            (1, [later]),
+        ):
             clock.advance(waited)
-            host.reports.report_delayed(message, [patient, eager])
+            host.reports.report_delayed(message, [*patient, *delayed])
             made.append(len(reports(host, message)))
-        assert made == [0, 1, 1]
-        (report,) = reports(host, message)
-        assert b"victor@outside.test" in host.messages.content(report.id)
-        assert b"wendy@second.test" not in host.messages.content(report.id)
+        assert made == [0, 1, 1, 2, 2]
+        named = [
+            re.findall(rb"Final-Recipient: rfc822; (.*)\r", host.messages.content(r.id)) for r in reports(host, message)
+        ]
+        assert sorted(named) == [[b"victor@outside.test"], [b"xena@outside.test"]]
 
     run(tmp_path, steps)
 

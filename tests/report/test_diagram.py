@@ -49,14 +49,18 @@ def read(page: str) -> Strict:
 
 
 def test_evidence_and_operations_have_rows_in_the_order_of_events() -> None:
-    cell = cell_view()
-    rows = diagram_rows(cell)
-    drawn = [row.numbers[0] for row in rows if row.kind in ("arrow", "note")]
-    assert drawn == sorted(drawn)
-    assert {row.numbers for row in rows if row.marked} == {(number,) for number in cell.verdicts[0].evidence}
-    said = {event.n for event in cell.events if getattr(event, "operation", None) is not None}
-    assert said
-    assert said <= {row.numbers[0] for row in rows if row.kind == "arrow"}
+    usual = cell_view()
+    routine = next(event.n for event in usual.events if getattr(event, "verb", None) == "RCPT")
+    evidence = (routine, *usual.verdicts[0].evidence)
+    for cell in (usual, cell_view(verdicts=(usual.verdicts[0].model_copy(update={"evidence": evidence}),))):
+        rows = diagram_rows(cell)
+        drawn = [row.numbers[0] for row in rows if row.kind in ("arrow", "note")]
+        assert drawn == sorted(drawn)
+        assert {row.numbers for row in rows if row.marked} == {(number,) for number in cell.verdicts[0].evidence}
+        assert set(cell.verdicts[0].evidence) <= set(drawn)
+        said = {event.n for event in cell.events if getattr(event, "operation", None) is not None}
+        assert said
+        assert said <= {row.numbers[0] for row in rows if row.kind == "arrow"}
 
 
 def test_uneventful_exchanges_are_folded_and_each_long_pause_is_one_row() -> None:
