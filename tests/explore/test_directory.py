@@ -59,9 +59,15 @@ def test_another_call_runs_only_the_plans_that_are_missing(
     exploration(tmp_path / "grown", capsys, plans=5)
     first, began = stored(tmp_path / "grown"), read_exploration(tmp_path / "grown").header
     assert len(first) == 5
+    assert sorted(ran) == list(range(5))
+    place, journal = ran.index(1), tmp_path / "grown" / "plans.jsonl"
+    lines = journal.read_text("utf-8").splitlines(keepends=True)
+    journal.write_text("".join(lines[:place] + lines[place + 1 :]), "utf-8")
     grown = exploration(tmp_path / "grown", capsys, plans=9)
-    assert sorted(ran) == list(range(9))
-    assert stored(tmp_path / "grown")[:5] == first
+    assert sorted(ran[5:]) == [1, 5, 6, 7, 8]
+    lost = first.pop(place)
+    assert stored(tmp_path / "grown")[:4] == first
+    assert lost in stored(tmp_path / "grown")
     assert len(set(stored(tmp_path / "grown"))) == len(stored(tmp_path / "grown")) == 9
     assert grown == exploration(tmp_path / "whole", capsys, plans=9)
     again = read_exploration(tmp_path / "grown").header

@@ -150,20 +150,35 @@ def test_commands_that_are_sent_without_waiting_are_judged_by_the_offered_extens
     assert {name: outcomes.get(name) for name in expected} == expected
 
 
+OFFERED, NOT_OFFERED = ("SIZE 100", "PIPELINING"), ("SIZE 100",)
+
+
 @pytest.mark.parametrize(
-    ("keywords", "outcomes"),
-    [(("SIZE 100", "PIPELINING"), ("pass", "pass")), (("SIZE 100",), ("not-applicable", "fail"))],
-    ids=["offered", "not offered"],
+    ("hellos", "outcomes"),
+    [
+        ([("EHLO", OFFERED)], ("pass", "pass")),
+        ([("EHLO", NOT_OFFERED)], ("not-applicable", "fail")),
+        ([("EHLO", OFFERED), ("EHLO", NOT_OFFERED)], ("not-applicable", "fail")),
+        ([("EHLO", OFFERED), ("HELO", ())], ("not-applicable", "fail")),
+        ([("EHLO", NOT_OFFERED), ("EHLO", OFFERED)], ("pass", "pass")),
+        ([("HELO", ()), ("EHLO", OFFERED)], ("pass", "pass")),
+    ],
+    ids=["offered", "not offered", "no longer", "not after HELO", "at last", "after HELO"],
 )
 def test_commands_are_sent_in_a_group_only_where_ehlo_offers_pipelining(
-    keywords: tuple[str, ...], outcomes: tuple[str, str]
+    hellos: list[tuple[str, tuple[str, ...]]], outcomes: tuple[str, str]
 ):
-    """A listener offers it by itself, so this history is written by hand."""
+    """The last hello counts. A listener offers it by itself, so this history is written by hand."""
     said: list[tuple[Any, dict[str, Any]]] = [
         (Connected, {"client": "client", "server": "listen", "listener": "smtp"}),
         (Reply, {"to": "GREETING", "code": 220, "lines": ("ready",)}),
-        (Command, {"verb": "EHLO", "line": "EHLO a.test"}),
-        (Reply, {"to": "EHLO", "code": 250, "lines": ("listen.test", *keywords)}),
+    ]
+    for verb, keywords in hellos:
+        said += [
+            (Command, {"verb": verb, "line": f"{verb} a.test"}),
+            (Reply, {"to": verb, "code": 250, "lines": ("listen.test", *keywords)}),
+        ]
+    said += [
         (Command, {"verb": "MAIL", "line": "MAIL FROM:<a@a.test>"}),
         (Command, {"verb": "RCPT", "line": "RCPT TO:<b@b.test>"}),
         (Reply, {"to": "MAIL", "code": 250, "lines": ("ok",)}),

@@ -126,9 +126,9 @@ def test_a_cell_that_a_scaled_clock_cannot_show_is_not_applicable(
 
 
 def test_invalid_yaml_is_reported_with_its_place_and_without_traceback(pytester: pytest.Pytester) -> None:
-    Path(pytester.path / "bad.scenario.yaml").write_text("id: bad\ntitle: [x\n", "utf-8")
+    Path(pytester.path / "bad.scenario.yaml").write_text("id: bad\ntitle: [x\n---\nid: worse\ntitle: {x]\n", "utf-8")
     result = pytester.runpytest_subprocess(*PLUGIN, "bad.scenario.yaml", "--run-dir", str(pytester.path / "run"))
-    result.stdout.fnmatch_lines(["*bad.scenario.yaml:3:1: not valid YAML*"])
+    result.stdout.fnmatch_lines(["*bad.scenario.yaml:3:1: not valid YAML*", "*bad.scenario.yaml:5:10: not valid YAML*"])
     for printed in (result.stdout, result.stderr):
         printed.no_fnmatch_line("*Traceback*")
     assert result.ret == pytest.ExitCode.INTERRUPTED

@@ -118,14 +118,45 @@ def test_a_replaced_reply_to_data_resets_the_server_unless_it_too_is_354() -> No
     run(test)
 
 
-def test_a_command_that_the_link_answers_does_not_reach_the_server() -> None:
+@pytest.mark.parametrize(
+    ("line", "reply"),
+    [
+        (b"RCPT TO:<z@y>", b"450 4.2.1 busy"),
+        (b"DATA", b"452 4.3.1 no room"),
+        (b"STARTTLS", b"454 4.7.0 not now"),
+        (b"AUTH PLAIN", b"535 5.7.8 no"),
+    ],
+)
+def test_a_command_that_the_link_answers_does_not_reach_the_server(line: bytes, reply: bytes) -> None:
     async def test(world: World) -> None:
-        world.arm("answer", at="RCPT", reply="450 4.2.1 busy")
+        verb = line.split()[0].decode()
+        world.arm("answer", at=verb, reply=reply.decode())
         client = await world.connect_greeted()
-        await client.exchange(b"MAIL FROM:<x@y>\r\nRCPT TO:<z@y>\r\nRSET\r\n", b"RSET\r\n")
-        assert client.octets == b"220 mini\r\n250 2.0.0 MAIL\r\n450 4.2.1 busy\r\n250 2.0.0 RSET\r\n"
+        client.write(b"MAIL FROM:<x@y>\r\n" + line + b"\r\nRSET\r\n")
+        await world.wait_round_trip()
         assert world.server.octets == b"MAIL FROM:<x@y>\r\nRSET\r\n"
-        assert [(e.to, e.code) for e in world.events(Reply)][1:] == [("MAIL", 250), ("RCPT", 450), ("RSET", 250)]
+        await client.wait_for(b"RSET\r\n")
+        assert client.octets == b"220 mini\r\n250 2.0.0 MAIL\r\n" + reply + b"\r\n250 2.0.0 RSET\r\n"
+        answers = [("MAIL", 250), (verb, int(reply[:3])), ("RSET", 250)]
+        assert [(e.to, e.code) for e in world.events(Reply) if e.session == "s1"][1:] == answers
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("line", "reply"),
+    [(b"DATA", b"354 go on"), (b"STARTTLS", b"220 go on"), (b"AUTH LOGIN", b"334 go on")],
+)
+def test_a_command_that_the_link_tells_to_go_on_does_not_reach_the_server(line: bytes, reply: bytes) -> None:
+    async def test(world: World) -> None:
+        world.arm("answer", at=line.split()[0].decode(), reply=reply.decode())
+        client = await world.connect_greeted()
+        await client.exchange(b"MAIL FROM:<x@y>\r\n", b"MAIL\r\n")
+        client.write(line + b"\r\n")
+        await world.wait_round_trip()
+        assert world.server.octets == b"MAIL FROM:<x@y>\r\n"
+        await client.wait_for(reply + b"\r\n")
+        assert await world.server.wait_closed() == "reset"
 
     run(test)
 
