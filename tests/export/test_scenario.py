@@ -73,10 +73,11 @@ def test_parameters_of_a_run_that_did_not_record_them_are_those_of_its_topology(
     cell = cells[0]
     first, *others = cell.header.topology["servers"]
     assert others
+    own = {"ShadowHeartbeatFrequency": 88, "MessageRetryInterval": 66}
     topology = {
         **cell.header.topology,
         "transport": {"ShadowHeartbeatFrequency": 77},
-        "servers": [{**first, "transport": {"MessageRetryInterval": 66}}, *others],
+        "servers": [{**first, "transport": own}, *others],
     }
     header = cell.header.model_copy(update={"topology": topology, "parameters": {}})
     (tmp_path / "one.scenario.yaml").write_bytes(as_scenario(replace(cell, header=header)))
@@ -84,7 +85,7 @@ def test_parameters_of_a_run_that_did_not_record_them_are_those_of_its_topology(
     (exported,) = scenario.cells()
     for_all = {"ShadowHeartbeatFrequency": 77}
     assert {server.name: server.transport for server in exported.topology.servers} == {
-        first["name"]: {**for_all, "MessageRetryInterval": 66},
+        first["name"]: own,
         **{other["name"]: for_all for other in others},
     }
     recorded = {

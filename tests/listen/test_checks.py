@@ -158,8 +158,8 @@ OFFERED, NOT_OFFERED = ("SIZE 100", "PIPELINING"), ("SIZE 100",)
     [
         ([("EHLO", OFFERED)], ("pass", "pass")),
         ([("EHLO", NOT_OFFERED)], ("not-applicable", "fail")),
-        ([("EHLO", OFFERED), ("EHLO", NOT_OFFERED)], ("not-applicable", "fail")),
-        ([("EHLO", OFFERED), ("HELO", ())], ("not-applicable", "fail")),
+        ([("EHLO", OFFERED), ("EHLO", NOT_OFFERED)], ("pass", "fail")),
+        ([("EHLO", OFFERED), ("HELO", ())], ("pass", "fail")),
         ([("EHLO", NOT_OFFERED), ("EHLO", OFFERED)], ("pass", "pass")),
         ([("HELO", ()), ("EHLO", OFFERED)], ("pass", "pass")),
     ],

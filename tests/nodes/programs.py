@@ -32,6 +32,8 @@ time.sleep(3600)
 
 SPEAKS_HTTP = GREETS.replace("220 here", "HTTP/1.1 400 Bad Request")
 
+GREETS_WITH_554 = GREETS.replace("220 here", "554 no service")
+
 IGNORES_SIGTERM = GREETS.replace(
     "add_signal_handler(signal.SIGTERM, sys.exit, 0)", "add_signal_handler(signal.SIGTERM, int)"
 )

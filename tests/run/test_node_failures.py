@@ -43,6 +43,14 @@ AT_A_MOMENT = """\
   - send: {as: n, to: victor@outside.test, via: mta1}
 """
 
+ANOTHER_MESSAGE = """\
+  - send: {as: n, to: victor@outside.test, via: mta1}
+"""
+
+SHORT_DRAIN = "configure: {MessageRetryInterval: 10s}\ndrain: 1m"
+
+KILLED_BY_THE_SECOND = "os.kill(os.getpid(), 9) if hasattr(self, 'has_one') else setattr(self, 'has_one', True)"
+
 SERVER = """
 import asyncio, os, pathlib, signal, sys
 from aiosmtpd.controller import UnthreadedController
@@ -108,14 +116,22 @@ def test_a_failed_restart_without_an_acknowledgement_is_inconclusive(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("program", "words"),
+    ("server", "words"),
     [
-        ("os.kill(os.getpid(), 9)", "the machine may have run out of memory"),
-        ("raise OSError(28, 'No space left on device')", "No space left on device"),
+        ({"on_a_queue": "os.kill(os.getpid(), 9)"}, "the machine may have run out of memory"),
+        ({"on_a_queue": "raise OSError(28, 'No space left on device')"}, "No space left on device"),
+        (
+            {
+                "then": KILLED_BY_THE_SECOND,
+                "scenario": RESTARTED.split("  - kill")[0].replace("drain: 30m", SHORT_DRAIN) + ANOTHER_MESSAGE,
+            },
+            "the machine may have run out of memory",
+        ),
     ],
+    ids=["killed as it starts", "no space as it starts", "killed while it runs"],
 )
-def test_a_shortage_of_the_machine_makes_the_cell_inconclusive(tmp_path: Path, program: str, words: str):
-    done, verdicts = run_cell(tmp_path, on_a_queue=program)
+def test_a_shortage_of_the_machine_makes_the_cell_inconclusive(tmp_path: Path, server: dict[str, str], words: str):
+    done, verdicts = run_cell(tmp_path, **server)  # type: ignore[arg-type]
     assert done.problem == ""
     assert any(event.action == "starved" for event in done.events if isinstance(event, NodeEvent))
     assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.INCONCLUSIVE

@@ -78,6 +78,7 @@ def describe(directory: Path, program: str, ready_within: int) -> Path:
         pytest.param(programs.NEVER_LISTENS, 1, "gave no greeting within 1 s", id="never listens"),
         pytest.param(programs.SAYS_NOTHING, 1, "gave no greeting within 1 s", id="listens and says nothing"),
         pytest.param(programs.SPEAKS_HTTP, 60, "in place of a 220 greeting", id="speaks another protocol"),
+        pytest.param(programs.GREETS_WITH_554, 60, "'554 no service' in place of a 220", id="offers no service"),
     ],
 )
 def test_a_candidate_that_does_not_start_is_reported_as_a_harness_error(
