@@ -16,7 +16,7 @@ until which it is surely held (`until_n`, `until_t`; None: to the end).
 
 from conformance.model.expiry import latest_expiry
 from conformance.model.facts import Facts
-from conformance.model.promotion import promotion_deadlines
+from conformance.model.promotion_deadlines import promotion_deadlines
 from conformance.model.shadow_pairs import expiry_of_copy, shadow_pairs
 from conformance.trace.shadows import ShadowCopy
 

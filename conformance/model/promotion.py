@@ -39,14 +39,19 @@ client could not open.
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
 
 from conformance.history.events import CommandRun, ConnectFailed, FaultArmed, NodeEvent, StepEvent
 from conformance.model.due_notifications import was_reply_read_by_client
 from conformance.model.facts import Facts, HeldInterval
+from conformance.model.promotion_deadlines import (
+    absences_of,
+    deadline_of_new_database,
+    deadlines_in_absence,
+    works_throughout,
+)
 from conformance.model.resending import resending_requests
 from conformance.model.rules import rule
-from conformance.model.shadow_pairs import DatabaseSeen, ShadowPair, expiry_of_copy, shadow_pairs
+from conformance.model.shadow_pairs import ShadowPair, expiry_of_copy, shadow_pairs
 from conformance.trace.finding import Finding, format_seconds
 from conformance.trace.sessions import Session
 
@@ -59,7 +64,7 @@ def late_promotion(facts: Facts) -> Finding:
     """
     finding = Finding("a holder promotes itself when the primary was away for ShadowResubmitTimeSpan")
     for pair in facts.compute_once(shadow_pairs):
-        for last, back in _absences(facts, pair):
+        for last, back in absences_of(facts, pair):
             for held in pair.copies:
                 # where an earlier absence was long enough, the holder may have promoted itself with nothing to see
                 is_promoted = any(
@@ -71,22 +76,6 @@ def late_promotion(facts: Facts) -> Finding:
     return finding
 
 
-def _absences(facts: Facts, pair: ShadowPair) -> list[tuple[float, float]]:
-    """Return begin and end of each time without contact that was longer than ShadowResubmitTimeSpan may have been, in order."""
-    spans = facts.parameter_numbers_between(pair.holder, "ShadowResubmitTimeSpan", -1, facts.end_n)
-    times = [pair.copies[0].since_t, *(t for t, _ in pair.contacts if t > pair.copies[0].since_t), facts.end_t]
-    return [(last, back) for last, back in pairwise(times) if back - last > min(spans, default=back)]
-
-
-def promotion_deadlines(facts: Facts, pair: ShadowPair, held: HeldInterval) -> Iterator[float]:
-    """Yield the times by which the holder had to promote a copy, if it still held it then: those of absences and of a new database."""
-    for last, back in _absences(facts, pair):
-        if held.since_t <= last:
-            yield from (deadline for _, _, deadline in _deadlines_in_absence(facts, pair, last, back))
-    if (new_database := _deadline_of_new_database(facts, pair, held)) is not None:
-        yield new_database[1]
-
-
 def _check_absence(
     facts: Facts, finding: Finding, pair: ShadowPair, held: HeldInterval, last: float, back: float
 ) -> None:
@@ -95,7 +84,7 @@ def _check_absence(
     The absence is from time `last` to time `back`. It is an occasion where, within it, the holder works without a break for the
     resubmit time span and a heartbeat, still has to promote the copy then, and the history goes on after that.
     """
-    for since, span, deadline in _deadlines_in_absence(facts, pair, last, back):
+    for since, span, deadline in deadlines_in_absence(facts, pair, last, back):
         if not _must_promote(facts, held, deadline):
             continue
         recording_delay = _recording_delay(facts, held, deadline)
@@ -111,26 +100,6 @@ def _check_absence(
                 f"{pair.holder} held its shadow, and did not pass it on by {format_seconds(deadline)}, though it had no contact "
                 f"with {pair.primary} since {format_seconds(since)}; ShadowResubmitTimeSpan is {format_seconds(span)}",
             )
-
-
-def _deadlines_in_absence(
-    facts: Facts, pair: ShadowPair, last: float, back: float
-) -> Iterator[tuple[float, float, float]]:
-    """Yield the deadline that each time in which the holder works sets within an absence, from time `last` to time `back`.
-
-    A tuple has since when the absence counts, ShadowResubmitTimeSpan, and the deadline.
-    """
-    for working in facts.working_spans[pair.holder]:
-        since = max(last, working.since_t)
-        n = facts.first_event_at(since)
-        end_n = min(facts.first_event_at(back), working.until_n)
-        span = max(
-            facts.parameter_numbers_between(pair.holder, "ShadowResubmitTimeSpan", n, end_n), default=facts.end_t
-        )
-        frequency = max(facts.parameter_numbers_between(pair.holder, "ShadowHeartbeatFrequency", n, end_n), default=0.0)
-        deadline = since + span + frequency + facts.slack
-        if deadline < min(back, working.until_t):
-            yield since, span, deadline
 
 
 def _add_copy_violation(
@@ -201,7 +170,7 @@ def _recording_delay(facts: Facts, held: HeldInterval, deadline: float) -> float
         for event in facts.trace.events_of(FaultArmed)
         if event.n < n and any(link.startswith(f"{holder} -> {hop} ") for link in event.links for hop in hops)
     }
-    paused = any(not _works_throughout(facts, hop, deadline, deadline) for hop in hops if facts.is_tested_server(hop))
+    paused = any(not works_throughout(facts, hop, deadline, deadline) for hop in hops if facts.is_tested_server(hop))
     limits = facts.parameter_numbers_between(holder, "SendConnectionInactivityTimeout", held.since_n, n)
     return max(limits, default=0.0) if paused or any(armed.values()) else 0.0
 
@@ -237,7 +206,7 @@ def new_database_noticed(facts: Facts) -> Finding:
     finding = Finding("a holder promotes itself within a heartbeat when the primary has another queue database")
     for pair in facts.compute_once(shadow_pairs):
         for held in pair.copies:
-            deadline = _deadline_of_new_database(facts, pair, held)
+            deadline = deadline_of_new_database(facts, pair, held)
             if deadline is None or not _must_promote(facts, held, deadline[1]):
                 continue
             since, until, n, what = deadline
@@ -255,75 +224,6 @@ def new_database_noticed(facts: Facts) -> Finding:
                     n,
                 )
     return finding
-
-
-def _deadline_of_new_database(
-    facts: Facts, pair: ShadowPair, held: HeldInterval
-) -> tuple[float, float, int, str] | None:
-    """Return the first deadline for promoting a copy that a new database of the primary sets, and that the servers worked up to.
-
-    The tuple has since when and until when, the number of the event that shows it, and what happened, in words. The return of a
-    wiped primary counts only if no fault was in force on the holder's link to it since, and if it offered XSHADOWREQUEST in each
-    session of the holder up to the deadline (`_is_not_offered`). None where the history shows no new database, or where it ends,
-    or a server stops working, before each deadline.
-    """
-    found: list[tuple[float, int, str, tuple[str, ...]]] = [
-        (seen.t, seen.n, f"it read that {pair.primary} has another queue database", (pair.holder,))
-        for seen in _other_databases(pair, held)
-    ]
-    wiped = [e.n for e in facts.node_events.get(pair.primary, ()) if e.action == "wiped" and e.n > held.since_n]
-    ready = next((s for s in facts.working_spans[pair.primary] if wiped and s.since_n > wiped[0]), None)
-    frequency = max(
-        facts.parameter_numbers_between(pair.holder, "ShadowHeartbeatFrequency", held.since_n, facts.end_n),
-        default=facts.end_t,
-    )
-    if ready is not None and not _is_link_broken(facts, pair, wiped[0]):
-        under_way = [w.until_t for w in pair.waits if w.since_n < ready.since_n < w.until_n]
-        noticed = max([ready.since_t, *under_way])
-        if not _is_not_offered(facts, pair, ready.since_n, noticed + frequency + facts.slack):
-            what = f"{pair.primary} was ready on a new queue database"
-            found.append((noticed, ready.since_n, what, (pair.holder, pair.primary)))
-    for since, n, what, servers in sorted(found):
-        until = since + frequency + facts.slack
-        if until < facts.end_t and all(_works_throughout(facts, server, since, until) for server in servers):
-            return since, until, n, what
-    return None
-
-
-def _works_throughout(facts: Facts, server: str, since: float, until: float) -> bool:
-    """Return whether a server works from one time to another without a break."""
-    return any(span.since_t <= since and until < span.until_t for span in facts.working_spans[server])
-
-
-def _other_databases(pair: ShadowPair, held: HeldInterval) -> Iterator[DatabaseSeen]:
-    """Yield each time that the holder surely read the name of another database than the one from which a copy came.
-
-    Nothing is yielded where the name of that one is not known.
-    """
-    database = pair.database_of(held)
-    for seen in pair.databases:
-        if seen.n > held.since_n and seen.is_sure and database is not None and seen.database != database:
-            yield seen
-
-
-def _is_not_offered(facts: Facts, pair: ShadowPair, after_n: int, until_t: float) -> bool:
-    """Return whether, after an event and up to a time, the holder had a session in which the primary did not offer XSHADOWREQUEST.
-
-    It can send no query in such a session, so it reads no name of a database there.
-    """
-    return any(
-        session.n > after_n and session.t <= until_t and session.listener == "transport"
-        and session.keywords is not None and "XSHADOWREQUEST" not in session.keywords
-        for session in facts.sessions_by_client_and_server.get((pair.holder, pair.primary), ())
-    )  # fmt: skip
-
-
-def _is_link_broken(facts: Facts, pair: ShadowPair, after_n: int) -> bool:
-    """Return whether a fault was in force on the link from the holder to the primary at any time after an event."""
-    link = f"{pair.holder} -> {pair.primary} transport"
-    armed = [event for event in facts.trace.events_of(FaultArmed) if link in event.links]
-    healed = {event.fault: event.n for event in armed if event.healed}
-    return any(not event.healed and healed.get(event.fault, facts.end_n) > after_n for event in armed)
 
 
 @rule("SR-OUT-07", "SR-OUT-06", "SR-BND-09", timed=False)

@@ -41,30 +41,30 @@ WITH servers_at_last AS (
     AND (c.mode <> 'shadow' OR NOT coalesce(f.is_retimed, false)
       AND coalesce(CAST(element_at(tp.servers, c.holder).hold AS DOUBLE) + CAST(element_at(tp.servers, c.holder).lifetime AS DOUBLE)
                    > CAST(element_at(tp.servers, c.holder).span AS DOUBLE), true))
-), receipts AS (
-  SELECT cell_id, key, server, n AS begun_n, dot_n FROM mail_transactions
+), receipts_and_copies AS (
+  SELECT cell_id, key, server, NULL AS holder, n AS begun_n, dot_n, NULL AS stored_n, NULL AS recipients FROM mail_transactions
   WHERE to_server AND mode <> 'shadow' AND dot_n IS NOT NULL
-  UNION ALL SELECT cell_id, key, holder, stored_n, stored_n FROM shadow_copies WHERE mode = 'shadow'
-), receipts_of_copies AS (
-  SELECT c.cell_id, c.key, c.primary, c.begun_n, least(max_by(r.dot_n, r.begun_n), c.begun_n) AS had_n
-  FROM kept_copies c JOIN receipts r
-    ON r.cell_id = c.cell_id AND r.key = c.key AND r.server = c.primary AND r.begun_n < c.begun_n
-  WHERE c.mode = 'shadow' GROUP BY c.cell_id, c.key, c.primary, c.begun_n
-), whole_copies AS (
-  SELECT DISTINCT c.cell_id, c.key, c.primary, c.begun_n
-  FROM kept_copies c JOIN mail_transactions g ON g.cell_id = c.cell_id AND g.key = c.key AND g.server = c.primary
-  WHERE c.mode = 'shadow' AND g.n < c.begun_n AND g.listener <> 'delivery' AND array_sort(g.recipients) = array_sort(c.recipients)
+  UNION ALL SELECT cell_id, key, holder, NULL, stored_n, NULL, NULL, NULL FROM shadow_copies WHERE mode = 'shadow'
+  UNION ALL SELECT cell_id, key, primary, holder, begun_n, NULL, stored_n, recipients FROM kept_copies WHERE mode = 'shadow'
+), kept_shadows AS (
+  SELECT cell_id, key, server AS primary, holder, begun_n, stored_n, recipients,
+         least(begun_n, max(CASE WHEN holder IS NULL THEN coalesce(dot_n, begun_n) END) OVER (
+           PARTITION BY cell_id, key, server ORDER BY begun_n ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)) AS had_n
+  FROM receipts_and_copies
 ), copies_for_recipients AS (
   SELECT cell_id, key, primary, holder, begun_n AS had_n, stored_n, explode(recipients) AS recipient FROM kept_copies
   WHERE mode = 'tracked'
-  UNION ALL SELECT c.cell_id, c.key, c.primary, c.holder, coalesce(r.had_n, c.begun_n), c.stored_n,
-    explode(if(w.key IS NULL, m.recipients, c.recipients))
-  FROM kept_copies c JOIN harness_messages m ON m.cell_id = c.cell_id AND m.key = c.key
-  LEFT JOIN receipts_of_copies r
-    ON r.cell_id = c.cell_id AND r.key = c.key AND r.primary = c.primary AND r.begun_n = c.begun_n
-  LEFT JOIN whole_copies w
-    ON w.cell_id = c.cell_id AND w.key = c.key AND w.primary = c.primary AND w.begun_n = c.begun_n
-  WHERE c.mode = 'shadow'
+  UNION ALL SELECT c.cell_id, c.key, c.primary, c.holder, c.had_n, c.stored_n, explode(c.recipients)
+  FROM kept_shadows c LEFT SEMI JOIN mail_transactions g
+    ON g.cell_id = c.cell_id AND g.key = c.key AND g.server = c.primary AND g.n < c.begun_n AND g.listener <> 'delivery'
+      AND array_sort(g.recipients) = array_sort(c.recipients)
+  WHERE c.holder IS NOT NULL
+  UNION ALL SELECT c.cell_id, c.key, c.primary, c.holder, c.had_n, c.stored_n, explode(m.recipients)
+  FROM kept_shadows c JOIN harness_messages m ON m.cell_id = c.cell_id AND m.key = c.key
+  LEFT ANTI JOIN mail_transactions g
+    ON g.cell_id = c.cell_id AND g.key = c.key AND g.server = c.primary AND g.n < c.begun_n AND g.listener <> 'delivery'
+      AND array_sort(g.recipients) = array_sort(c.recipients)
+  WHERE c.holder IS NOT NULL
 ), transfers AS (
   SELECT cell_id, key, client, server, mode, n AS begun_n, reply_n AS n, explode(accepted) AS recipient FROM mail_transactions
   WHERE to_server AND NOT from_outside AND mode <> 'shadow' AND code BETWEEN 200 AND 299
@@ -77,12 +77,12 @@ WITH servers_at_last AS (
   WHERE t.mode = 'plain' OR p.n IS NOT NULL
   GROUP BY t.cell_id, t.key, t.recipient, t.client
 ), holders AS (
-  SELECT cell_id, key, recipient, server, max(n) AS n, max(dot_n) AS dot_n
+  SELECT cell_id, key, recipient, server, max(n) AS n, max(coalesce(dot_n, n)) AS dot_n
   FROM (SELECT m.cell_id, m.key, m.server, if(l.session IS NULL, m.reply_n, m.dot_n) AS n, m.dot_n,
                explode(m.accepted) AS recipient
         FROM mail_transactions m LEFT JOIN late_sessions l ON l.cell_id = m.cell_id AND l.session = m.session
         WHERE m.to_server AND m.mode <> 'shadow' AND m.code BETWEEN 200 AND 299
-        UNION ALL SELECT c.cell_id, c.key, c.holder, c.stored_n, c.stored_n, c.recipient
+        UNION ALL SELECT c.cell_id, c.key, c.holder, c.stored_n, NULL, c.recipient
         FROM copies_for_recipients c LEFT ANTI JOIN passed_on p
           ON p.cell_id = c.cell_id AND p.key = c.key AND p.recipient = c.recipient AND p.server = c.primary AND p.n > c.had_n)
   GROUP BY cell_id, key, recipient, server
@@ -130,6 +130,9 @@ SELECT /*+ SHUFFLE_HASH(w) */ a.cell_id, min(a.acknowledged_n) AS n,
               OR any_value(c.waited) >= 2 * any_value(a.server_retry)
                 AND coalesce(any_value(b.last_failure_t) < any_value(c.half_wait_t), true) THEN true END AS bad
 FROM acknowledgements a JOIN conditions c ON c.cell_id = a.cell_id
+LEFT JOIN (SELECT DISTINCT cell_id, key, explode(refused) AS recipient FROM mail_transactions
+           WHERE key IS NOT NULL OR sender = '' AND NOT from_outside AND NOT spoken) rf
+  ON rf.cell_id = a.cell_id AND coalesce(rf.key, a.key) = a.key AND rf.recipient = a.recipient
 LEFT JOIN forged w ON w.cell_id = a.cell_id AND w.session = a.session AND w.n < a.attempt_n
 LEFT JOIN obstacles b ON b.cell_id = a.cell_id
 LEFT JOIN reasons y ON y.cell_id = a.cell_id AND y.key = a.key AND y.recipient = a.recipient
@@ -137,9 +140,6 @@ LEFT JOIN (SELECT DISTINCT cell_id, key, recipient, date FROM deliveries) d
   ON d.cell_id = a.cell_id AND d.key = a.key AND d.recipient = a.recipient AND (d.date = a.date OR NOT a.several_dates)
 LEFT JOIN (SELECT cell_id, about, recipient, action, failed FROM deliveries WHERE report = 'delivery-status') r
   ON r.cell_id = a.cell_id AND r.about <=> a.message_id AND r.recipient = a.sender
-LEFT JOIN (SELECT DISTINCT cell_id, key, explode(refused) AS recipient FROM mail_transactions
-           WHERE key IS NOT NULL OR sender = '' AND NOT from_outside AND NOT spoken) rf
-  ON rf.cell_id = a.cell_id AND coalesce(rf.key, a.key) = a.key AND rf.recipient = a.recipient
 GROUP BY a.cell_id, a.message, a.recipient
 """
 """RL-ACK-01: each acknowledged recipient got the message, or its sender got a failure report.
@@ -148,19 +148,12 @@ A message that was acknowledged only in sessions in which a fault made the link 
 
 Not judged:
 
-<<<<<<< HEAD
 - a message that every server that held it for the recipient handed on after the last final dot, be it before its own reply
-  (SR-E10-15), or lost with its queue after its reply (SR-BND-09); a copy does not count as held if redundancy was switched off at
-  its holder later (ruling 37), or if its primary passed the message on after it had received it; nor if it may expire before its
-  holder promotes it (SR-SFN-03), which is so where SafetyNetHoldTime and MessageExpirationTimeout together are no longer than
-  ShadowResubmitTimeSpan, or one of the three was changed at the holder. Where a link may have kept a reply, the dot counts;
-=======
-- a message that every server that held it for the recipient handed on, or lost with its queue, afterwards (SR-BND-09); a copy counts
-  for all recipients of the message, unless its primary was given the message for just the copy's; it does not count as held if redundancy was switched off at its holder later (ruling 37), or if its primary passed the message on; nor
-  if it may expire before its holder promotes it (SR-SFN-03), which is so where SafetyNetHoldTime and MessageExpirationTimeout
-  together are no longer than ShadowResubmitTimeSpan, or one of the three was changed at the holder. Where a
-  link may have kept a reply, the dot counts;
->>>>>>> ea4fc3b5 (model: count a part's shadow copy for the part's recipients alone)
+  (SR-E10-15), or lost with its queue after its reply (SR-BND-09). A copy counts for all recipients of the message, unless its
+  primary was given the message for just the copy's. It does not count as held if redundancy was switched off at its holder later
+  (ruling 37), or if its primary passed the message on after it had received it; nor if it may expire before its holder promotes it
+  (SR-SFN-03), which is so where SafetyNetHoldTime and MessageExpirationTimeout together are no longer than ShadowResubmitTimeSpan,
+  or one of the three was changed at the holder. Where a link may have kept a reply, the dot counts;
 - a history in which some server was killed or stopped, and not started again;
 - a transport that may still deliver: it did not become quiet, and either the drain waited for less than two retry intervals of the
   server, or the last failed transfer, connection, 535 reply or STARTTLS session (which a link cannot read, ruling 27) lies in the
