@@ -53,7 +53,8 @@ def test_clients_that_send_random_words_are_judged(seed: int):
             for _ in range(60):
                 group.create_task(babble(*address, random.Random(rng.random())))
         assert not listener.stopping.is_set()
-        assert await converse(*address, "alice@b.test") == "250 2.0.0 delivered\r\n", "the listener goes on"
+        conversation = await converse(*address, "alice@b.test")
+        assert "250 2.0.0 delivered\r\n" in conversation.replies, "the listener goes on"
         record = await listener.close()
         assert len({event.session for event in record.events if isinstance(event, Connected)}) == 61
         assert [one.check for one in judge_client(record)] == [one.check for one in judge_client(ListenRecord())]
