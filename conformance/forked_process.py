@@ -83,6 +83,18 @@ def run_unordered(
         yield from (future.result() for future in done)
 
 
+def run_in_order(
+    pool: ProcessPoolExecutor, function: Callable[[T], R], items: Iterable[T], chunksize: int = 1
+) -> Iterator[R]:
+    """Yield the result of `function` for each item, in order; all items are handed out at once. Blocks. Raises what a call raises.
+
+    Each process gets `chunksize` items at a time.
+    """
+    with deferred_interrupts():
+        results = pool.map(function, items, chunksize=chunksize)
+    yield from results
+
+
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
     """Handle SIGINT and SIGTERM that come during the block at its end. To be called in the main thread.

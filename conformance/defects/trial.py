@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -21,7 +22,7 @@ from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE, Candidate
 from conformance.defects.plan import PlannedTrial
 from conformance.execute import execute, judge, utc_timestamp, worst_sentence
-from conformance.forked_process import deferred_interrupts, forked_pool
+from conformance.forked_process import forked_pool, run_in_order
 from conformance.judge.incremental import IncrementalJudge
 from conformance.records import candidate_record, cell_header, item_name
 from conformance.results.fingerprints import environment_sha256, suite_sha256
@@ -290,11 +291,9 @@ def run_trials(
     """
     _TRIALS[:] = trials
     with forked_pool(jobs) as pool:
-        with deferred_interrupts():
-            results = pool.map(
-                _run_number, range(len(trials)), [seed] * len(trials), [run_directory] * len(trials), chunksize=4
-            )
-        yield from results
+        yield from run_in_order(
+            pool, partial(_run_number, seed=seed, run_directory=run_directory), range(len(trials)), chunksize=4
+        )
 
 
 _TRIALS: list[PlannedTrial] = []

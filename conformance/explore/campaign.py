@@ -22,7 +22,7 @@ from conformance.explore.sometimes import SOMETIMES
 from conformance.explore.states import Coverage, coverage
 from conformance.explore.sweep import Plan
 from conformance.explore.trial import Observation, PlanResult, PlanRun, Violation, observe, run_plan
-from conformance.forked_process import deferred_interrupts, forked_pool, run_unordered
+from conformance.forked_process import forked_pool, run_in_order, run_unordered
 from conformance.run.settings import Settings
 
 _MAX_REAL_RUNS = 8
@@ -161,9 +161,7 @@ def run_bases(
             yield _run_base(plan, assignment, settings)
         return
     with forked_pool(jobs) as pool:
-        with deferred_interrupts():
-            runs = pool.map(partial(_run_base, assignment=assignment, settings=settings), plans)
-        yield from runs
+        yield from run_in_order(pool, partial(_run_base, assignment=assignment, settings=settings), plans)
 
 
 def _run_base(plan: Plan, assignment: Assignment, settings: Settings) -> tuple[PlanRun, float]:

@@ -21,7 +21,7 @@ from conformance.explore.injections import Injection, injections_at
 from conformance.explore.points import ProtocolPoint
 from conformance.explore.sweep import Enumeration, ObservedCell, Plan, ScenePlans, sweep
 from conformance.explore.trial import run_plan
-from conformance.forked_process import deferred_interrupts, forked_pool
+from conformance.forked_process import forked_pool, run_in_order
 from conformance.history.events import AnyEvent, FaultFired, StepEvent
 from conformance.run.settings import Settings
 
@@ -121,9 +121,7 @@ def _run_singles(
     """Run each plan in a forked process, `jobs` at a time, and yield its number and what it showed, in order. Blocks."""
     _WORK[:] = [(plans, assignment, settings)]
     with forked_pool(jobs) as pool:
-        with deferred_interrupts():
-            singles = pool.map(_run_single, range(len(plans)), chunksize=4)
-        for number, first in enumerate(singles):
+        for number, first in enumerate(run_in_order(pool, _run_single, range(len(plans)), chunksize=4)):
             # The process returned a copy of the cell; the plan's own one is shared by all of its pairs.
             yield number, replace(first, observed=replace(first.observed, cell=plans[number].cell))
 
