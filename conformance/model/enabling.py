@@ -19,7 +19,7 @@ begin.
 
 from collections.abc import Mapping
 
-from conformance.history.events import FaultArmed, FaultFired, Reply
+from conformance.history.events import FaultFired, Reply
 from conformance.model.facts import Facts, operation_name
 from conformance.model.preference import PermittedAttempts, blamed_row, permitted_attempts, possible_holders
 from conformance.model.redundancy import count_attempts, is_from_outside, was_any_holder_silent
@@ -183,7 +183,11 @@ def _check_delays(facts: Facts, finding: Finding, session: Session) -> None:
     the server's node changed its state.
     """
     server = session.server
-    if session.listener == "delivery" or facts.is_disturbed(session.name) or _has_slow_disk(facts, server):
+    if (
+        session.listener == "delivery"
+        or facts.is_disturbed(session.name)
+        or facts.had_disk_trouble(server, -1, facts.end_n)
+    ):
         return
     for given in session.transactions:
         if not given.replies or given.dot_n is None or given.dot_t is None:
@@ -201,11 +205,6 @@ def _check_delays(facts: Facts, finding: Finding, session: Session) -> None:
                 reply.n,
                 given.dot_n,
             )
-
-
-def _has_slow_disk(facts: Facts, server: str) -> bool:
-    """Return whether a fault was armed on the server's disk at any time of the history."""
-    return any(f"{server} disk" in armed.links for armed in facts.trace.events_of(FaultArmed))
 
 
 @rule("SR-ENA-04", "SR-ENA-03", "SR-ENA-05", "SR-ENA-06", "SR-BND-08", "SR-PRF-07", "SR-TMO-01", "SR-TMO-02")

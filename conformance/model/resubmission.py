@@ -22,6 +22,7 @@ from conformance.model.facts import Facts
 from conformance.model.processing import COMMIT_TIME_S, processing_of, was_queue_wiped
 from conformance.model.rules import rule
 from conformance.model.shadow_pairs import shadow_pairs
+from conformance.trace.context import moved_databases
 from conformance.trace.finding import Finding, format_seconds
 
 _RESUBMISSION_TIME_S = 300.0
@@ -150,9 +151,7 @@ def _count_requests(facts: Facts, asked: list[CommandRun], database: str | None,
     for e in facts.trace.events_of(StepEvent):
         if e.verb == "activate":
             began_n = e.n if e.phase == "began" else began_n
-            # the detail of the step's end is `DB1 is active on mbx2; DB2 is active on mbx2` for each database that was moved
-            moved = any(part.startswith(f"{database} ") for part in e.detail.split("; "))
-            count += e.phase == "ended" and moved and began_n < before_n
+            count += database in moved_databases(e) and began_n < before_n
     return count + sum(r.arguments[:1] == (database,) and _first_known_n(facts, r) < before_n for r in asked)
 
 

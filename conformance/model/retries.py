@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from conformance.faults import DELAYING_FAULTS, HOLDING_FAULTS
-from conformance.history.events import FaultArmed, FaultFired, Reply
+from conformance.history.events import FaultFired, Reply
 from conformance.model.facts import Facts
 from conformance.model.relaying import Handing, HopConnection, Key, Relaying, Try, needs_smtputf8, sessions_from
 from conformance.model.rules import rule
@@ -125,17 +125,8 @@ def _disk_fault_times(facts: Facts, server: str, interval: float) -> Iterator[tu
     That is while a fault is in force on the disk, since the server cannot record what it has passed on, and for one interval
     (MessageRetryInterval) more: it notices at its next write that there is room.
     """
-    begin: float | None = None
-    for armed in facts.trace.events_of(FaultArmed):
-        if f"{server} disk" not in armed.links:
-            continue
-        if not armed.healed:
-            begin = armed.t if begin is None else begin
-        elif begin is not None:
-            yield begin, armed.t + interval
-            begin = None
-    if begin is not None:
-        yield begin, facts.end_t
+    for begin, end in facts.disk_fault_times(server):
+        yield begin.t, facts.end_t if end is None else end.t + interval
 
 
 def _slow_session_times(facts: Facts, server: str, hops: set[str]) -> Iterator[tuple[float, float]]:

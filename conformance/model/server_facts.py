@@ -9,7 +9,7 @@ right, reads a file or waits.
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -106,15 +106,24 @@ class ServerFacts:
 
         What the server should have recorded in this time may be missing from its queue database.
         """
+        return any(
+            begin.n < before_n and (end is None or end.n > after_n) for begin, end in self.disk_fault_times(server)
+        )
+
+    def disk_fault_times(self, server: str) -> Iterator[tuple[FaultArmed, FaultArmed | None]]:
+        """Yield begin and end of each time in which faults were in force on a server's disk; the end is None at the history's end."""
         in_force: set[str] = set()
+        begin: FaultArmed | None = None
         for event in self.trace.events_of(FaultArmed):
-            if event.n >= before_n:
-                break
-            if f"{server} disk" in event.links:
-                if event.n > after_n and (in_force or not event.healed):
-                    return True
-                (in_force.discard if event.healed else in_force.add)(event.fault)
-        return bool(in_force)
+            if f"{server} disk" not in event.links or (event.healed and not in_force):
+                continue
+            (in_force.discard if event.healed else in_force.add)(event.fault)
+            begin = event if begin is None else begin
+            if not in_force:
+                yield begin, event
+                begin = None
+        if begin is not None:
+            yield begin, None
 
     def is_paused(self, server: str, n: int) -> bool:
         """Return whether a node's last state change before event `n` was `paused`; False without one."""

@@ -81,10 +81,7 @@ class CheckContext:
         hops = set(topology.next_hop_servers(server, address))
         databases = {box.database for box in topology.mailboxes if box.address.casefold() == folded}
         for step in self.trace.events_of(StepEvent) if databases else ():
-            if (step.verb, step.phase) != ("activate", "ended"):
-                continue
-            # the detail is `DB1 is active on mbx2; DB2 is active on mbx2` for each database that was moved
-            for database, _, host in (part.partition(" is active on ") for part in step.detail.split("; ")):
+            for database, host in moved_databases(step).items():
                 if database in databases:
                     hops.add(topology.store_name(server) if host == server else host)
         return frozenset(hops)
@@ -128,3 +125,14 @@ class ExpectationContext(CheckContext):
     def attempts(self, name: str) -> list[Attempt]:
         """Return the harness's own transmissions of a message (`m#1`) that have ended, in order."""
         return self.trace.attempts_of(name)
+
+
+def moved_databases(step: StepEvent) -> dict[str, str]:
+    """Return the server on which each database that a step `activate` moved is active; {} for the step's begin and other steps.
+
+    The detail of its end is `DB1 is active on mbx2; DB2 is active on mbx2`.
+    """
+    if (step.verb, step.phase) != ("activate", "ended"):
+        return {}
+    parts = (part.partition(" is active on ") for part in step.detail.split("; "))
+    return {database: host for database, _, host in parts}
